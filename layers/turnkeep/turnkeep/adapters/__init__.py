@@ -1,0 +1,1 @@
+"""The ports' implementations on AWS."""

@@ -1,0 +1,1 @@
+"""How a Lambda event becomes a use case and its outcome a reply."""

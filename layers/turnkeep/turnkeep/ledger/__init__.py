@@ -1,0 +1,1 @@
+"""The ledger: the one home of what is true about a conversation."""

@@ -1,0 +1,1 @@
+"""Memory entries: what an agent may remember of turns, and the writers that make it."""

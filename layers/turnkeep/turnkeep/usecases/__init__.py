@@ -1,0 +1,1 @@
+"""What turnkeep does, one verb a file. No AWS, no HTTP."""
