@@ -1,6 +1,7 @@
 """The error tree: every refusal turnkeep makes, by name.
 
-Bottom of the dependency chain: standard library only, imported by every layer and importing none.
+Bottom of the dependency chain: standard library only, imported by every layer and importing none (``can_resume``,
+which it hands out, is beside it and just as low).
 Callers map errors by class and never by message. A class has a stable ``code``, the HTTP ``status`` of
 API.md, and its facts as attributes; ``facts()`` gives those that may leave the process.
 
@@ -11,6 +12,8 @@ takes a tenant, a principal, a token or anything that somebody said, so no messa
 from __future__ import annotations
 
 from typing import Any, ClassVar
+
+from turnkeep.resumable import can_resume as can_resume
 
 
 class TurnkeepError(Exception):
@@ -192,6 +195,54 @@ class DecisionRequiredError(CallerError):
         )
 
 
+class PauseAnswerRequiredError(CallerError):
+    """A plain ask was answered with no value at all (CONTRACT.md 5.3); ``null``, false, 0 and "" are values.
+
+    The HTTP contract refuses an answer without a decision before this (``DecisionRequiredError``), so this one is the
+    program's own mistake and has the reference's status.
+    """
+
+    code = "ERR_PAUSE_ANSWER_REQUIRED"
+    status = 500
+    fact_names: ClassVar[dict[str, str]] = {"tool_name": "tool", "tool_call_id": "toolCallId"}
+
+    def __init__(self, *, tool_name: str | None = None, tool_call_id: str | None = None) -> None:
+        self.tool_name, self.tool_call_id = tool_name, tool_call_id
+        super().__init__("This ask takes a value as its answer, and none was given; null is a value.")
+
+
+class InvalidAskComponentError(CallerError):
+    """An ask nominated a component that nothing could show (CONTRACT.md 5.5); refused when the ask is raised.
+
+    Attributes:
+        reason: ``shape``, ``no-store`` or ``unresolved-ref``.
+        door: who raised the ask, in the program's own words.
+        ref: the reference that did not resolve.
+    """
+
+    code = "ERR_INVALID_ASK_COMPONENT"
+    status = 500
+    fact_names: ClassVar[dict[str, str]] = {"reason": "reason", "door": "door"}
+
+    def __init__(self, *, reason: str, door: str, ref: str | None = None) -> None:
+        self.reason, self.door, self.ref = reason, door, ref
+        super().__init__(
+            f"The ask's component cannot be used ({reason}): it is an object with a non-blank componentId, and where "
+            "they are there, props that are an object and a non-empty propsRef."
+        )
+
+
+class SessionIndexUnavailableError(CallerError):
+    """The store cannot list conversations by their owner."""
+
+    code = "ERR_SESSION_INDEX_UNAVAILABLE"
+    status = 501
+
+    def __init__(self, op: str = "list") -> None:
+        self.op = op
+        super().__init__("The store behind this keeps no listing by owner; use one that does.")
+
+
 # --- conflicts ----------------------------------------------------------------------------------------------
 
 
@@ -213,7 +264,9 @@ class AwaitingDecisionError(ConflictError):
     code = "ERR_AWAITING_DECISION"
     fact_names: ClassVar[dict[str, str]] = {"turn": "turn", "awaiting": "awaiting"}
 
-    def __init__(self, *, turn: int, awaiting: dict[str, Any] | None = None, conversation_id: str | None = None) -> None:
+    def __init__(
+        self, *, turn: int, awaiting: dict[str, Any] | None = None, conversation_id: str | None = None
+    ) -> None:
         self.turn, self.awaiting, self.conversation_id = turn, awaiting, conversation_id
         super().__init__(f"Turn {turn} waits for an answer; answer its ask, or withdraw it, before the next message.")
 
@@ -249,7 +302,9 @@ class StaleDecisionError(ConflictError):
 
     def __init__(self, *, ask_id: str | None = None, asked: Any = None, answered: Any = None) -> None:
         self.ask_id, self.asked, self.answered = ask_id, asked, answered
-        super().__init__("This decision is about something other than the open ask; look at the open one and decide anew.")
+        super().__init__(
+            "This decision is about something other than the open ask; look at the open one and decide anew."
+        )
 
 
 class NoPendingAskError(ConflictError):
@@ -269,7 +324,9 @@ class ConversationMismatchError(ConflictError):
 
     def __init__(self, *, stored_agent_id: str | None = None, agent_id: str | None = None) -> None:
         self.stored_agent_id, self.agent_id = stored_agent_id, agent_id
-        super().__init__("This conversation was recorded by another agent; start a new one, or deploy the agent that recorded it.")
+        super().__init__(
+            "This conversation was recorded by another agent; start a new one, or deploy the agent that recorded it."
+        )
 
 
 class SessionOwnershipConflictError(ConflictError):
@@ -303,8 +360,14 @@ class UnreadableError(TurnkeepError):
 
     fact_names: ClassVar[dict[str, str]] = {"conversation_id": "conversationId", "found": "found", "known": "known"}
 
-    def __init__(self, sentence: str, *, conversation_id: str | None = None, found: str | None = None,
-                 known: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        conversation_id: str | None = None,
+        found: str | None = None,
+        known: list[str] | None = None,
+    ) -> None:
         self.conversation_id, self.found, self.known = conversation_id, found, known
         super().__init__(sentence)
 
@@ -318,7 +381,10 @@ class UnknownStoredFormatError(UnreadableError):
         super().__init__(
             f"A stored item has the format {found}; this release reads {', '.join(known)}. "
             "Deploy the release that wrote it, or a newer one; nothing was changed.",
-            conversation_id=conversation_id, found=found, known=known)
+            conversation_id=conversation_id,
+            found=found,
+            known=known,
+        )
 
 
 class MalformedStoredItemError(UnreadableError):
@@ -331,7 +397,161 @@ class MalformedStoredItemError(UnreadableError):
         super().__init__(
             f"A stored item of format {found} cannot be read at {part}; nothing was changed. "
             "Export the conversation's items and look at that part, or erase the conversation.",
-            conversation_id=conversation_id, found=found)
+            conversation_id=conversation_id,
+            found=found,
+        )
+
+
+class EnvelopeError(UnreadableError, TypeError):
+    """A stored value that an envelope reader refuses: the base of the four below, and a TypeError as well.
+
+    Attributes:
+        kind: the stable name of what is wrong, such as ``conversation-bad-skill-cursor``.
+        history_index: which history entry is at fault, where one is.
+    """
+
+    fact_names: ClassVar[dict[str, str]] = {
+        "conversation_id": "conversationId",
+        "found": "found",
+        "known": "known",
+        "kind": "kind",
+        "history_index": "historyIndex",
+    }
+
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        kind: str,
+        conversation_id: str | None = None,
+        found: str | None = None,
+        known: list[str] | None = None,
+        history_index: int | None = None,
+    ) -> None:
+        self.kind, self.history_index = kind, history_index
+        super().__init__(sentence, conversation_id=conversation_id, found=found, known=known)
+
+
+class UnreadableEnvelopeError(EnvelopeError):
+    """What is stored is no envelope at all. Present but unreadable is never answered as absent (invariant 4).
+
+    Attributes:
+        stored_preview: what was found, by the rule of CONTRACT.md 4.4: up to 64 characters of a string, anything
+            else described. For whoever may read the conversation; neither the message nor a reply holds it.
+        found: its shape only, such as ``a string``.
+    """
+
+    code = "ERR_UNREADABLE_ENVELOPE"
+
+    def __init__(
+        self, *, stored_preview: str, found: str, known: list[str], conversation_id: str | None = None
+    ) -> None:
+        self.stored_preview = stored_preview
+        super().__init__(
+            f"What is stored {_of_conversation(conversation_id)} is no envelope but {found}; nothing was changed. "
+            f"An envelope is an object of the format {' or '.join(known)}.",
+            kind="unreadable",
+            conversation_id=conversation_id,
+            found=found,
+            known=known,
+        )
+
+    def with_conversation(self, conversation_id: str) -> UnreadableEnvelopeError:
+        """A copy that names the conversation, caused by this one; this one itself where it names one already."""
+        if self.conversation_id is not None:
+            return self
+        named = UnreadableEnvelopeError(
+            stored_preview=self.stored_preview,
+            found=self.found or "unreadable",
+            known=self.known or [],
+            conversation_id=conversation_id,
+        )
+        named.__cause__ = self
+        return named
+
+
+class UnknownEnvelopeFormatError(EnvelopeError):
+    """An object whose ``format`` is none that this release knows, a newer release's for instance."""
+
+    code = "ERR_UNKNOWN_FORMAT"
+
+    def __init__(self, *, found: str, known: list[str], conversation_id: str | None = None) -> None:
+        super().__init__(
+            f"What is stored {_of_conversation(conversation_id)} has the format {found}; this release reads "
+            f"{' and '.join(known)}. Deploy the release that wrote it, or a newer one; nothing was changed.",
+            kind="unknown-format",
+            conversation_id=conversation_id,
+            found=found,
+            known=known,
+        )
+
+
+class MalformedEnvelopeError(EnvelopeError):
+    """An envelope of a known format that lacks what the format demands, or holds something else there.
+
+    Args:
+        kind: which demand, by its stable name.
+        found: the envelope's format; None where a bare conversation or paused run was read.
+        demand: the demand in fixed words, as the end of a sentence that starts with "it".
+        history_index: which history entry is at fault, where one is.
+    """
+
+    code = "ERR_MALFORMED_ENVELOPE"
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        demand: str,
+        found: str | None = None,
+        history_index: int | None = None,
+        conversation_id: str | None = None,
+    ) -> None:
+        form = f" of the format {found}" if found else ""
+        super().__init__(
+            f"What is stored {_of_conversation(conversation_id)}{form} cannot be read: {demand}. Nothing was changed.",
+            kind=kind,
+            conversation_id=conversation_id,
+            found=found,
+            history_index=history_index,
+        )
+
+
+class WrongEnvelopeReaderError(EnvelopeError):
+    """A sound envelope was given to the reader of the other format: a mistake in the program, not in the store.
+
+    Args:
+        kind: ``is-paused-run`` or ``is-conversation``.
+        found: the envelope's format.
+        reader: the reader to use instead.
+    """
+
+    def __init__(self, *, kind: str, found: str, reader: str, conversation_id: str | None = None) -> None:
+        self.reader = reader
+        super().__init__(
+            f"What is stored {_of_conversation(conversation_id)} has the format {found}; read it with {reader}.",
+            kind=kind,
+            conversation_id=conversation_id,
+            found=found,
+        )
+
+
+def _of_conversation(conversation_id: str | None) -> str:
+    return "here" if conversation_id is None else f"of conversation {conversation_id}"
+
+
+class SessionRetentionUnavailableError(TurnkeepError):
+    """A store does not say who deletes what is old (CONTRACT.md 10.4); nothing is taken for "nobody deletes".
+
+    Args:
+        purpose: what it was asked for, in the program's own words.
+    """
+
+    code = "ERR_SESSION_RETENTION_UNAVAILABLE"
+
+    def __init__(self, purpose: str) -> None:
+        self.purpose = purpose
+        super().__init__(f"The store does not say who deletes old conversations, which {purpose} needs to know.")
 
 
 # --- the run ------------------------------------------------------------------------------------------------
@@ -348,6 +568,39 @@ class RunFailedError(TurnkeepError):
         super().__init__(f"Turn {turn} failed while the agent ran; its message is kept. Send a new message to go on.")
 
 
+class RunCheckpointError(TurnkeepError):
+    """A run that had completed at least one iteration raised; it can be continued from where it stood.
+
+    Attributes:
+        checkpoint: the conversation as far as it came (CONTRACT.md 2), for a store and never for a message.
+        __cause__: the run's own error. See ``can_resume``.
+    """
+
+    code = "ERR_RUN_CHECKPOINT"
+
+    def __init__(self, *, checkpoint: dict[str, Any], cause: BaseException) -> None:
+        self.checkpoint = checkpoint
+        self.__cause__ = cause
+        super().__init__("The run failed after its first iteration; its checkpoint holds how far it came.")
+
+    @property
+    def cause(self) -> BaseException | None:
+        """The run's own error."""
+        return self.__cause__
+
+
+class CallInDoubtError(TurnkeepError):
+    """A tool call that must act once was begun by an attempt that died inside it: nobody can know what it did.
+
+    Raised by the memory of such calls to the agent's loop, which runs the call again or asks a person.
+    """
+
+    code = "ERR_CALL_IN_DOUBT"
+
+    def __init__(self) -> None:
+        super().__init__("This tool call was begun by an attempt that died inside it; whether it acted is not known.")
+
+
 class TurnOutOfTimeError(TurnkeepError):
     """The turn reached its deadline; what was durable is kept."""
 
@@ -359,7 +612,8 @@ class TurnOutOfTimeError(TurnkeepError):
         self.turn = turn
         super().__init__(
             f"Turn {turn} ran out of time; what was durable is kept. Send the same request with its Idempotency-Key to "
-            "go on, a new message to leave it, or use Prefer: respond-async for long turns.")
+            "go on, a new message to leave it, or use Prefer: respond-async for long turns."
+        )
 
 
 class StoreUnavailableError(RetryableError):
@@ -370,6 +624,36 @@ class StoreUnavailableError(RetryableError):
     def __init__(self, *, retry_after_s: int = 1) -> None:
         self.retry_after_s = retry_after_s
         super().__init__("The store is not available; nothing was lost. Send the same request again.")
+
+
+def _is_name(code: object) -> bool:
+    """Whether a foreign error's ``code`` is a program's own word, such as ``ThrottlingException``."""
+    return isinstance(code, str) and len(code) <= 64 and code.isascii() and code.isidentifier()
+
+
+class DurabilityError(RetryableError):
+    """A progress write of this run did not land (CONTRACT.md 12.4); ``__cause__`` is what the store raised.
+
+    What to answer is the cause's business: a LostClaimError below means that another attempt has the turn, a
+    RetryableError or a foreign error that the store was not available.
+
+    Args:
+        cause: what the newest write raised. Its sentence is repeated only where turnkeep built it (such sentences
+            hold no content); of any other error only the class, and its ``code`` where it has one.
+        tool_call_blocked: under ``sync``: whoever waited for this write was not allowed to run.
+    """
+
+    code = "ERR_STORE_UNAVAILABLE"
+
+    def __init__(self, cause: BaseException, *, tool_call_blocked: bool = False) -> None:
+        self.tool_call_blocked = tool_call_blocked
+        named = type(cause).__name__
+        if isinstance(cause, TurnkeepError):
+            named = f"{named}: {cause}"
+        elif _is_name(code := getattr(cause, "code", None)):
+            named = f"{named} {code}"
+        blocked = " The tool call that waited for it was not allowed to run." if tool_call_blocked else ""
+        super().__init__(f"Progress of this run could not be made durable ({named}).{blocked}")
 
 
 class UnstorableValueError(CallerError):
@@ -387,3 +671,13 @@ class UnstorableValueError(CallerError):
         self.path, self.reason = path, reason
         self.fields = [path]
         super().__init__(f"The value at {path} cannot be stored: {reason}.")
+
+
+# --- at a door ----------------------------------------------------------------------------------------------
+
+
+def at_the_door(error: TurnkeepError) -> TurnkeepError:
+    """The error as a caller may hear of it: an ownership conflict is the not-found, in the same words (17.9)."""
+    if isinstance(error, SessionOwnershipConflictError):
+        return SessionNotFoundError(error.conversation_id)
+    return error
