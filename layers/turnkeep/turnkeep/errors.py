@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from turnkeep.resumable import can_resume as can_resume
+from turnkeep.resumable import can_resume as can_resume  # noqa: PLC0414 - mypy wants a re-export said like this
 
 
 class TurnkeepError(Exception):
