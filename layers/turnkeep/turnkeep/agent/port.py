@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-Message = dict[str, Any]
+from turnkeep.messages import Message
+
 DurabilityMode = Literal["exit", "async", "sync"]
 
 
@@ -73,6 +74,8 @@ class TurnContext:
         time_left_ms: milliseconds until the run has to have ended.
         once: memory of tool calls that must act once; None where the stack offers none.
         left_out: what the window cut, for the evidence: ``{"turns": int, "messages": int}``.
+        history_turns: which turns ``history`` holds, oldest first, as (turn, number of its messages in it), so that
+            the evidence can name them; empty where that is not known.
     """
 
     info: TurnInfo
@@ -84,6 +87,7 @@ class TurnContext:
     time_left_ms: Callable[[], int] = lambda: 60_000
     once: OnceMemory | None = None
     left_out: dict[str, int] = field(default_factory=dict)
+    history_turns: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True)
