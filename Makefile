@@ -1,0 +1,103 @@
+# turnkeep's commands. `make run` and `make test` set up what they need in this checkout (.venv), once.
+# Needed on the machine: Python 3.11 or newer, make, git. No Docker, no AWS account, no key.
+#
+#   make run PORT=8600 AWS_PORT=8601     the local stack on other ports
+#   make test ARGS="-k paused"           some of the tests
+#   make test PYTHON=python3.13          with a Python of your choice
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+# The first Python on PATH that is new enough. Each is tried, because a pyenv shim may name one that is not there.
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BOOTSTRAP_FLAGS :=
+else
+BOOTSTRAP_FLAGS := --this-python
+endif
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+SAM_VENV ?= .venv-sam
+SAM := $(SAM_VENV)/bin/sam
+WORKERS ?= auto
+ARGS ?=
+PORT ?= 3000
+AWS_PORT ?= 5000
+export PORT AWS_PORT
+export SAM_CLI_TELEMETRY := 0
+# sam's makefile builder runs `make` with this in a copy of the layer's folder.
+export TURNKEEP_PIP := $(CURDIR)/$(BIN)/python -m pip
+
+TYPED := layers/turnkeep/turnkeep layers/agent functions local tools
+
+.PHONY: help setup setup-run setup-sam run test demo token lint format types imports template build check openapi lock clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- set up ---------------------------------------------------------------------------------------------------------
+
+bootstrap = $(if $(PYTHON),$(PYTHON),$(error turnkeep needs Python 3.11 or newer on PATH; install one, or name it: \
+  make $(firstword $(MAKECMDGOALS)) PYTHON=/path/to/python3)) tools/bootstrap.py $(BOOTSTRAP_FLAGS)
+
+setup:  ## installs everything for tests and development into .venv
+	@$(bootstrap) --venv $(VENV) dev
+
+setup-run:
+	@$(bootstrap) --venv $(VENV) run
+
+setup-sam: setup
+	@$(bootstrap) --venv $(SAM_VENV) sam
+
+# --- use ------------------------------------------------------------------------------------------------------------
+
+run: setup-run  ## starts the local stack (PORT, AWS_PORT); Ctrl-C stops it
+	@exec $(BIN)/python -m local
+
+test: setup  ## runs all tests (ARGS="-k name" for some)
+	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+demo: setup-run  ## plays a customer's conversation against the running stack and prints it
+	@exec $(BIN)/python -m local.demo
+
+token: setup-run  ## prints a token for the local stack (USER=alice TENANT=acme ROLES=supervisor)
+	@exec $(BIN)/python -m local.token
+
+# --- check ----------------------------------------------------------------------------------------------------------
+
+lint: setup  ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: setup  ## ruff: puts rules and format right
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: setup  ## mypy, strict
+	@$(BIN)/mypy $(TYPED)
+
+imports: setup  ## which layer may import which
+	@$(BIN)/lint-imports
+
+template: setup setup-sam  ## cfn-lint with the house rules, and sam validate
+	@$(BIN)/cfn-lint
+	@$(SAM) validate --lint
+
+build: setup-sam  ## sam build: what `sam deploy` uploads
+	@$(SAM) build
+
+check: lint types imports template build test  ## everything that CI runs
+
+# --- make files -----------------------------------------------------------------------------------------------------
+
+openapi: setup  ## writes docs/openapi.json from the code
+	@$(BIN)/python tools/openapi.py
+
+lock: setup  ## resolves the requirement files anew (UPGRADE=1 takes newer versions)
+	@$(BIN)/python tools/lock.py $(if $(UPGRADE),--upgrade)
+
+clean:  ## removes what was built and installed here
+	rm -rf .venv .venv-* .aws-sam .turnkeep .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

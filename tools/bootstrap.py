@@ -1,0 +1,152 @@
+"""Sets up a virtual environment in the checkout: `python bootstrap.py --venv .venv dev`.
+
+Standard library only, and readable by any Python 3, so that an old one gets a sentence instead of a syntax error. The
+environment gets a pinned uv from pip, and uv installs a locked requirement file by its hashes. A stamp in the
+environment makes the next call return at once; an environment that is broken, has moved, or was made by a Python that
+does not fit is made anew.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+REQUIREMENTS = ROOT / "requirements"
+OLDEST = (3, 11)
+# What holds for one holds for the other: dev contains run, at the same versions.
+CONTAINED_IN = {"run": ("run", "dev"), "dev": ("dev",), "sam": ("sam",)}
+
+
+def main() -> int:
+    """Reads the arguments, sets up, and says what went wrong in one sentence."""
+    parser = argparse.ArgumentParser(description="Set up a virtual environment from a locked requirement file.")
+    parser.add_argument("requirements", choices=sorted(CONTAINED_IN))
+    parser.add_argument("--venv", default=".venv")
+    parser.add_argument("--this-python", action="store_true", help="an environment of another version is made anew")
+    arguments = parser.parse_args()
+    venv = (ROOT / arguments.venv).resolve()
+    try:
+        set_up(venv, arguments.requirements, this_python=arguments.this_python)
+    except SetupError as error:
+        print(f"setup: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+class SetupError(Exception):
+    """A sentence for the person at the terminal."""
+
+
+def set_up(venv: Path, name: str, *, this_python: bool) -> None:
+    """Makes the environment hold the requirements; does nothing where it does already."""
+    if sys.version_info < OLDEST:
+        raise SetupError(
+            "turnkeep needs Python %d.%d or newer, and %s is %d.%d; name another one: make run PYTHON=/path/to/python3"
+            % (*OLDEST, sys.executable, *sys.version_info[:2])
+        )
+    wanted = {lock: _digest(lock) for lock in CONTAINED_IN[name]}
+    found = _inspect(venv)
+    if found and this_python and tuple(found["python"][:2]) != sys.version_info[:2]:
+        found = None
+    if found and any(found["stamps"].get(lock) == digest for lock, digest in wanted.items()):
+        return
+    print(f"setup: installing what is needed into {_shown(venv)} (once; about half a minute) …", file=sys.stderr)
+    if not found:
+        _create(venv)
+    _install(venv, name)
+    stamps = dict(found["stamps"]) if found else {}
+    stamps[name] = wanted[name]
+    _stamp_file(venv).write_text(json.dumps(stamps), encoding="utf-8")
+
+
+def _digest(lock: str) -> str:
+    content = (REQUIREMENTS / f"{lock}.txt").read_bytes() + (REQUIREMENTS / "uv.txt").read_bytes()
+    return hashlib.sha256(content).hexdigest()
+
+
+def _stamp_file(venv: Path) -> Path:
+    return venv / "turnkeep-setup.json"
+
+
+def _shown(path: Path) -> str:
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def _python(venv: Path) -> Path:
+    return venv / "bin" / "python"
+
+
+def _inspect(venv: Path) -> "dict | None":
+    """What the environment is: its Python's version and its stamps; None where it cannot be used."""
+    if not _python(venv).exists():
+        return None
+    # The prefix differs where the folder was moved or copied: its scripts would start another place's Python.
+    question = "import json, sys; print(json.dumps([list(sys.version_info[:3]), sys.prefix]))"
+    answer = subprocess.run([_python(venv), "-c", question], capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        return None
+    python, prefix = json.loads(answer.stdout)
+    scripts_start_here = _first_line(venv / "bin" / "pip").strip() == f"#!{_python(venv)}"
+    if tuple(python[:2]) < OLDEST or Path(prefix).resolve() != venv or not scripts_start_here:
+        return None
+    try:
+        stamps = json.loads(_stamp_file(venv).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        stamps = {}
+    return {"python": python, "stamps": stamps}
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            return lines.readline()
+    except OSError:
+        return ""
+
+
+def _create(venv: Path) -> None:
+    if venv.exists() and not (venv / "pyvenv.cfg").exists():
+        raise SetupError(f"{_shown(venv)} exists and is no virtual environment; move it away, or set VENV=other-folder")
+    shutil.rmtree(venv, ignore_errors=True)
+    try:
+        import ensurepip  # noqa: F401, PLC0415
+        import venv as venv_module  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise SetupError(
+            f"this Python ({sys.executable}) has no {error.name}; on Debian and Ubuntu: "
+            f"apt-get install python{sys.version_info[0]}.{sys.version_info[1]}-venv"
+        ) from None
+    _run([sys.executable, "-m", "venv", str(venv)], "the virtual environment could not be made")
+    pip = [str(_python(venv)), "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    _run([*pip, "install", "--require-hashes", "-r", str(REQUIREMENTS / "uv.txt")], "pip could not install uv")
+
+
+def _install(venv: Path, name: str) -> None:
+    uv = venv / "bin" / "uv"
+    pip = [str(_python(venv)), "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    if not uv.exists():
+        _run([*pip, "install", "--require-hashes", "-r", str(REQUIREMENTS / "uv.txt")], "pip could not install uv")
+    _run(
+        [
+            *(str(uv), "pip", "install", "--quiet", "--python", str(_python(venv))),
+            *("--require-hashes", "-r", str(REQUIREMENTS / f"{name}.txt")),
+        ],
+        "uv could not install the requirements",
+    )
+
+
+def _run(command: "list[str]", failure: str) -> None:
+    # An environment that is active in the caller's shell is not the one that is meant.
+    environment = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONHOME")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
+    if done.returncode != 0:
+        raise SetupError(f"{failure} (see above); is a package registry reachable from here?")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
