@@ -256,7 +256,7 @@ def _check_conversation(data: Any, form: str | None, conversation_id: str | None
         )
 
     if not _is_object_or_list(data):
-        refuse("conversation-not-an-object", "a conversation is an object")
+        refuse("conversation-not-an-object", "a conversation must be an object")
     # A list is an object to the reference: it gets past the first demand and has none of the keys.
     keys: JsonObject = data if isinstance(data, dict) else {}
     version = keys.get("version", ABSENT)
@@ -264,20 +264,20 @@ def _check_conversation(data: Any, form: str | None, conversation_id: str | None
         refuse("conversation-unsupported-version", f"its version is {named(version)}, and this release reads 1")
     history = keys.get("history")
     if not isinstance(keys.get("runId"), str) or not isinstance(history, list):
-        refuse("conversation-missing-run-id-or-history", "runId is a string and history is a list")
+        refuse("conversation-missing-run-id-or-history", "runId must be a string and history a list")
     if not is_number(keys.get("lastCompletedIteration")):
-        refuse("conversation-missing-last-completed-iteration", "lastCompletedIteration is a number")
+        refuse("conversation-missing-last-completed-iteration", "lastCompletedIteration must be a number")
     original = keys.get("originalInput")
     if not isinstance(original, dict) or not isinstance(original.get("message"), str):
-        refuse("conversation-missing-original-input", "originalInput is an object whose message is a string")
+        refuse("conversation-missing-original-input", "originalInput must be an object whose message is a string")
     if not isinstance(keys.get("skillCursor", ""), str):
-        refuse("conversation-bad-skill-cursor", "skillCursor is a string where it is there")
+        refuse("conversation-bad-skill-cursor", "skillCursor must be a string or left out")
     for index, entry in enumerate(history):
         if not _is_object_or_list(entry):
-            refuse("history-entry-not-a-message", f"history entry {index} is an object", index)
+            refuse("history-entry-not-a-message", f"history entry {index} must be an object", index)
         message: JsonObject = entry if isinstance(entry, dict) else {}
         if not isinstance(message.get("role"), str) or not isinstance(message.get("content"), str):
-            refuse("history-entry-missing-text", f"role and content of history entry {index} are strings", index)
+            refuse("history-entry-missing-text", f"role and content of history entry {index} must be strings", index)
     return keys
 
 
@@ -286,20 +286,21 @@ def _check_paused_run(data: Any, form: str | None, conversation_id: str | None) 
         raise MalformedEnvelopeError(kind=fault, demand=demand, found=form, conversation_id=conversation_id)
 
     if not _is_object_or_list(data):
-        refuse("paused-not-an-object", "a paused run is an object")
+        refuse("paused-not-an-object", "a paused run must be an object")
     keys: JsonObject = data if isinstance(data, dict) else {}
     checkpoint = keys.get("checkpoint")
     if not _is_object_or_list(checkpoint):
-        refuse("paused-missing-checkpoint", "checkpoint is an object")
+        refuse("paused-missing-checkpoint", "checkpoint must be an object")
     place: JsonObject = checkpoint if isinstance(checkpoint, dict) else {}
     if not isinstance(place.get("pausedStageId"), str) or not _is_object_or_list(place.get("sharedState")):
         refuse(
-            "paused-missing-stage-or-state", "checkpoint.pausedStageId is a string and checkpoint.sharedState an object"
+            "paused-missing-stage-or-state",
+            "checkpoint.pausedStageId must be a string and checkpoint.sharedState an object",
         )
     if not isinstance(place.get("subflowPath"), list):
-        refuse("paused-missing-subflow-path", "checkpoint.subflowPath is a list")
+        refuse("paused-missing-subflow-path", "checkpoint.subflowPath must be a list")
     if not _is_object_or_list(keys.get("pending")):
-        refuse("paused-missing-pending", "pending is an object")
+        refuse("paused-missing-pending", "pending must be an object")
     _check_conversation(keys.get("conversation"), form, conversation_id)
     return keys
 

@@ -492,7 +492,7 @@ class MalformedEnvelopeError(EnvelopeError):
     Args:
         kind: which demand, by its stable name.
         found: the envelope's format; None where a bare conversation or paused run was read.
-        demand: the demand in fixed words, as the end of a sentence that starts with "it".
+        demand: what the format demands, in fixed words, such as ``pending must be an object``.
         history_index: which history entry is at fault, where one is.
     """
 

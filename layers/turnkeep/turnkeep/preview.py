@@ -54,7 +54,10 @@ def _quoted(text: str) -> str:
     length = len(units) // 2
     if length <= PREVIEW_UNITS:
         return f'"{text}"'
-    return f'"{units[: PREVIEW_UNITS * 2].decode("utf-16-le", "ignore")}…" ({length} chars)'
+    start = units[: PREVIEW_UNITS * 2].decode("utf-16-le", "surrogatepass")
+    if "\ud800" <= start[-1] <= "\udbff":  # the first half of a character that the cut went through
+        start = start[:-1]
+    return f'"{start}…" ({length} chars)'
 
 
 def _number_text(number: float) -> str:
