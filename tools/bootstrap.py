@@ -61,7 +61,7 @@ def set_up(venv: Path, name: str, *, this_python: bool) -> None:
     _install(venv, name)
     stamps = dict(found["stamps"]) if found else {}
     stamps[name] = wanted[name]
-    _stamp_file(venv).write_text(json.dumps(stamps), encoding="utf-8")
+    _stamp_file(venv).write_text(json.dumps({"path": str(venv), "stamps": stamps}), encoding="utf-8")
 
 
 def _digest(lock: str) -> str:
@@ -85,28 +85,19 @@ def _inspect(venv: Path) -> "dict | None":
     """What the environment is: its Python's version and its stamps; None where it cannot be used."""
     if not _python(venv).exists():
         return None
-    # The prefix differs where the folder was moved or copied: its scripts would start another place's Python.
-    question = "import json, sys; print(json.dumps([list(sys.version_info[:3]), sys.prefix]))"
+    question = "import json, sys; print(json.dumps(sys.version_info[:3]))"
     answer = subprocess.run([_python(venv), "-c", question], capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         return None
-    python, prefix = json.loads(answer.stdout)
-    scripts_start_here = _first_line(venv / "bin" / "pip").strip() == f"#!{_python(venv)}"
-    if tuple(python[:2]) < OLDEST or Path(prefix).resolve() != venv or not scripts_start_here:
-        return None
+    python = json.loads(answer.stdout)
     try:
-        stamps = json.loads(_stamp_file(venv).read_text(encoding="utf-8"))
+        noted = json.loads(_stamp_file(venv).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        stamps = {}
-    return {"python": python, "stamps": stamps}
-
-
-def _first_line(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            return lines.readline()
-    except OSError:
-        return ""
+        noted = {"path": str(venv), "stamps": {}}
+    # Scripts name their Python by its full path: a folder that was moved or copied would start another place's.
+    if tuple(python[:2]) < OLDEST or noted["path"] != str(venv):
+        return None
+    return {"python": python, "stamps": noted["stamps"]}
 
 
 def _create(venv: Path) -> None:
@@ -122,8 +113,6 @@ def _create(venv: Path) -> None:
             f"apt-get install python{sys.version_info[0]}.{sys.version_info[1]}-venv"
         ) from None
     _run([sys.executable, "-m", "venv", str(venv)], "the virtual environment could not be made")
-    pip = [str(_python(venv)), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    _run([*pip, "install", "--require-hashes", "-r", str(REQUIREMENTS / "uv.txt")], "pip could not install uv")
 
 
 def _install(venv: Path, name: str) -> None:
