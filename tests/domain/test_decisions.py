@@ -159,3 +159,17 @@ def test_an_answer_is_accepted_or_refused_by_name(pause_data: Any, answer: Any) 
         decisions.check_answer(pause_data, answer)
     except (DecisionRequiredError, StaleDecisionError) as refusal:
         assert refusal.code in ("ERR_DECISION_REQUIRED", "ERR_STALE_DECISION")
+
+
+def test_a_check_in_wins_and_has_no_middleware() -> None:
+    pause = {"toolName": "pay", "checkIn": {"tool": "pay"}, "ask": {"question": "q", "middleware": "m"}}
+    assert decisions.gate_of(pause) == {"kind": "checkIn", "toolName": "pay"}
+    assert decisions.gate_of(pause | {"checkIn": "x"}) == {"kind": "ask", "toolName": "pay", "middleware": "m"}
+
+
+@pytest.mark.parametrize("first", ["", 0, False, {}, []])
+def test_a_nomination_that_is_no_component_hides_the_later_ones(first: Any) -> None:
+    assert decisions.component_of({"component": first, "checkIn": {"component": {"componentId": "b"}}}) is None
+    assert decisions.component_of({"component": None, "ask": {"component": {"componentId": "b"}}}) == {
+        "componentId": "b"
+    }
