@@ -681,3 +681,35 @@ def at_the_door(error: TurnkeepError) -> TurnkeepError:
     if isinstance(error, SessionOwnershipConflictError):
         return SessionNotFoundError(error.conversation_id)
     return error
+
+
+class LeaseHeldError(RetryableError):
+    """The turn's attempt is still alive: whoever wants to take it over waits its lease out and tries again.
+
+    Step Functions retries a resume that ends in this error (its name is in the definition).
+    """
+
+    code = "ERR_CONCURRENT_RUN"
+    status = 409
+    fact_names: ClassVar[dict[str, str]] = {"turn": "turn"}
+
+    def __init__(self, *, turn: int, lease_left_ms: int = 0) -> None:
+        self.turn, self.lease_left_ms = turn, lease_left_ms
+        self.retry_after_s = max(1, -(-lease_left_ms // 1000))
+        super().__init__(f"Turn {turn} is held by an attempt that may be alive for another {lease_left_ms} ms.")
+
+
+class FactoryReusedAgentError(TurnkeepError):
+    """The agent factory handed the same agent back for two turns (DESIGN.md, The agent)."""
+
+    code = "ERR_AGENT_FACTORY"
+
+    def __init__(self, *, reason: str = "handed the same agent back for two turns") -> None:
+        super().__init__(f"The agent factory {reason}; build a new agent in it at every call.")
+
+
+class ExecutionClosedError(TurnkeepError):
+    """An execution of this name has ended; the ask's next start number is free."""
+
+    def __init__(self) -> None:
+        super().__init__("The execution that waited on this ask has ended; start it under the next number.")
