@@ -75,8 +75,8 @@ def refund(order_id: str) -> str:
     order = ORDERS.get(order_id)
     if order is None:
         return f"There is no order {order_id}, so nothing was refunded."
-    # A real desk would pay here. With a parameter ``context: ToolContext`` it would have context.idempotency_key to hand
-    # to its payment service: the same key for the same refund, however often a crash makes it run.
+    # A real desk would pay here. A parameter ``context: ToolContext`` would give it context.idempotency_key to hand to
+    # the payment service: the same key for the same refund, however often a crash makes it run.
     return f"Order {order_id} is refunded: {_money(order.price_cents)}."
 
 

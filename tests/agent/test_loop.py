@@ -18,7 +18,7 @@ from turnkeep.clock import ManualClock
 from turnkeep.errors import LostClaimError
 
 if TYPE_CHECKING:
-    from turnkeep.agent.port import Message
+    from turnkeep.messages import Message
 
 
 @tool

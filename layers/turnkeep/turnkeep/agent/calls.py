@@ -244,13 +244,11 @@ class CallRunner:
     def _run(self, ready: Ready, state: RunState) -> Done | Asks:
         started_ms = self._clock.monotonic_ms()
         try:
-            content, is_error = self._bounded(result_text(ready.tool.invoke(ready.arguments, ready.context)))
+            content, is_error = self._kept(ready.tool.invoke(ready.arguments, ready.context))
         except AskRaised as asked:
             return Asks(ASK_GATE, asked.payload, ready.gates_passed, asked.audience, asked.expires_in_s)
         except _ENDS_THE_RUN:
             raise
-        except UnstorableValueError as error:
-            content, is_error = f"the tool ran, but its result cannot be kept: {error.path} is {error.reason}", True
         except Exception as error:  # a tool may raise anything; the model is told, the run goes on
             content, is_error = f"the tool failed: {_named(error)}", True
         content = _error_text(content) if is_error else content
@@ -258,12 +256,19 @@ class CallRunner:
             state.context.once.finish(ready.context.idempotency_key, _remembered_text(content, is_error=is_error))
         return Done(content, is_error, self._clock.monotonic_ms() - started_ms, ready.rerun)
 
-    def _bounded(self, content: str) -> tuple[str, bool]:
-        size = len(content.encode("utf-8"))
-        if size <= self._max_result_bytes:
-            return content, False
-        limit = self._max_result_bytes
-        return f"the tool ran, but its result of {size} bytes is over the limit of {limit} bytes; ask for less", True
+    def _kept(self, value: Any) -> tuple[str, bool]:
+        """A tool's value as text, or what keeps it from being kept; and whether that is an error."""
+        try:
+            content = result_text(value)
+        except UnstorableValueError as error:
+            return f"the tool ran, but its result cannot be kept: {error.path}: {error.reason}", True
+        size, limit = len(content.encode("utf-8")), self._max_result_bytes
+        if size > limit:
+            return (
+                f"the tool ran, but its result of {size} bytes is over the limit of {limit} bytes; ask for less",
+                True,
+            )
+        return content, False
 
     def _no_such_tool(self, name: str, *, approved: bool) -> str:
         if approved:

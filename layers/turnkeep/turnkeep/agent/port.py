@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from turnkeep.messages import Message
+from turnkeep.messages import Message  # noqa: TC001 - part of the port, imported from here
 
 DurabilityMode = Literal["exit", "async", "sync"]
 

@@ -73,9 +73,7 @@ def plain_json(value: Any, *, at: str, depth: int = 0) -> Any:
         return {_plain_key(key, at): plain_json(item, at=f"{at}.{key}", depth=depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain_json(item, at=f"{at}[{index}]", depth=depth + 1) for index, item in enumerate(value)]
-    raise UnstorableValueError(
-        path=_short(at), reason=f"{type(value).__name__} is no JSON; return text or numbers instead"
-    )
+    raise UnstorableValueError(path=_short(at), reason=f"{type(value).__name__} is no JSON value")
 
 
 def _plain_scalar(value: str | int | float, at: str) -> str | int | float:
