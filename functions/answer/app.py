@@ -1,0 +1,16 @@
+"""The answer function: POST /conversations/{id}/answers, DELETE /conversations/{id}/turns/{n}."""
+
+from typing import Any
+
+from turnkeep.entry.http.answer_routes import answer_routes
+from turnkeep.entry.http.resolver import Door
+from turnkeep.entry.wiring import invocation
+from turnkeep.usecases.answer_ask import answer_ask
+from turnkeep.usecases.withdraw import withdraw_turn
+
+door = Door(answer_routes(answer_ask=answer_ask, withdraw_turn=withdraw_turn), invocation)
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Serves one request of API Gateway (HTTP API, payload 2.0)."""
+    return door(event, context)

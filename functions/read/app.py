@@ -1,0 +1,34 @@
+"""The read function: every GET of the API."""
+
+from typing import Any
+
+from turnkeep.usecases.listing import list_asks, list_conversations
+
+from turnkeep.entry.http.read_routes import read_routes
+from turnkeep.entry.http.resolver import Door
+from turnkeep.entry.wiring import invocation
+from turnkeep.usecases.read import (
+    read_conversation,
+    read_evidence,
+    read_transcript,
+    read_turn,
+    read_turns,
+)
+
+door = Door(
+    read_routes(
+        read_conversation=read_conversation,
+        read_turn=read_turn,
+        read_turns=read_turns,
+        read_transcript=read_transcript,
+        read_evidence=read_evidence,
+        list_conversations=list_conversations,
+        list_asks=list_asks,
+    ),
+    invocation,
+)
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Serves one request of API Gateway (HTTP API, payload 2.0)."""
+    return door(event, context)

@@ -1,0 +1,21 @@
+"""The turn function: POST /conversations, POST /conversations/{id}/turns, DELETE /conversations/{id}."""
+
+from typing import Any
+
+from turnkeep.usecases.erase import erase_conversation
+
+from turnkeep.entry.http.resolver import Door
+from turnkeep.entry.http.turn_routes import turn_routes
+from turnkeep.entry.wiring import invocation
+from turnkeep.usecases.create_conversation import create_conversation
+from turnkeep.usecases.take_turn import take_turn
+
+door = Door(
+    turn_routes(take_turn=take_turn, create_conversation=create_conversation, erase_conversation=erase_conversation),
+    invocation,
+)
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Serves one request of API Gateway (HTTP API, payload 2.0)."""
+    return door(event, context)

@@ -1,0 +1,1 @@
+"""The HTTP contract: events in, use cases called, replies out."""

@@ -1,0 +1,237 @@
+"""What operators see: one JSON line an invocation, and metrics beside it. Never content, tokens or principals.
+
+A line is built from an allowlist: facts whose names are not in it are dropped, so that nothing a use case happens to
+mention can leak. Of an exception the class, its code and the frames are logged and never its message, which may repeat
+what somebody said; turnkeep's own errors are the exception, as their sentences hold no content (``errors``).
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections import Counter
+from functools import lru_cache
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from aws_lambda_powertools.logging import Logger
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
+
+from turnkeep.clock import Clock, SystemClock
+from turnkeep.errors import TurnkeepError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+LOGGED_FACTS: Final = {
+    "conversationId": "conversation",
+    "turn": "turn",
+    "attempt": "attempt",
+    "runId": "run",
+    "askId": "ask",
+    "outcome": "outcome",
+    "status": "status",
+    "code": "code",
+    "cause": "cause",
+    "route": "route",
+    "method": "method",
+    "action": "action",
+    "requestId": "request_id",
+    "lag_ms": "lag_ms",
+    "again": "again",
+}
+"""The facts that a line may hold, by the name under which it holds them."""
+
+COUNTED: Final = {
+    "claimed": "TurnsClaimed",
+    "conflict": "ClaimsLost",
+    "closed_dead": "DeadTurnsClosed",
+    "restarted": "ExecutionsRestarted",
+    "ring_failed": "RingsFailed",
+    "paused": "Pauses",
+    "answered": "Answers",
+    "takeover": "Takeovers",
+    "segment": "DurableWrites",
+    "failed": "TurnsFailed",
+    "out_of_time": "TurnsOutOfTime",
+    "lease_kept": "LeasesKept",
+    "start_failed": "StartsFailed",
+    "signal_failed": "SignalsFailed",
+    "stop_failed": "StopsFailed",
+    "event_failed": "EventsFailed",
+    "stuck": "StuckTurns",
+}
+"""Notes of the use cases that are metrics. Any other note is counted in the line only."""
+
+OUTCOMES: Final = {
+    "complete": "TurnsComplete",
+    "awaiting": "TurnsAwaiting",
+    "queued": "TurnsQueued",
+    "refused": "TurnsRefused",
+    "expired": "TurnsExpired",
+    "cancelled": "TurnsCancelled",
+}
+REFUSALS_COUNTED: Final = {
+    "ERR_CONCURRENT_RUN": "Conflicts",
+    "ERR_STORE_UNAVAILABLE": "StoreUnavailable",
+    "ERR_INTERNAL": "InternalErrors",
+}
+
+MAX_FRAMES: Final = 24
+
+
+class Sink(Protocol):
+    """Where a line and its metrics go."""
+
+    def line(self, message: str, facts: Mapping[str, Any], *, is_fault: bool) -> None:
+        """Writes one line."""
+        ...
+
+    def metrics(self, counts: Mapping[str, int], durations_ms: Mapping[str, int]) -> None:
+        """Publishes counts and durations."""
+        ...
+
+
+class PowertoolsSink:
+    """Lines through Powertools' Logger (JSON), metrics as CloudWatch's embedded metric format."""
+
+    def __init__(self) -> None:
+        self._logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME") or "turnkeep")
+
+    def line(self, message: str, facts: Mapping[str, Any], *, is_fault: bool) -> None:
+        """Writes one line, at the level ERROR where it is a fault of ours."""
+        (self._logger.error if is_fault else self._logger.info)(message, extra=dict(facts))
+
+    def metrics(self, counts: Mapping[str, int], durations_ms: Mapping[str, int]) -> None:
+        """Publishes counts and durations under the service's name."""
+        metrics = EphemeralMetrics(
+            namespace=os.environ.get("POWERTOOLS_METRICS_NAMESPACE") or "turnkeep",
+            service=os.environ.get("POWERTOOLS_SERVICE_NAME") or "turnkeep",
+        )
+        for name, count in counts.items():
+            metrics.add_metric(name=name, unit=MetricUnit.Count, value=count)
+        for name, duration_ms in durations_ms.items():
+            metrics.add_metric(name=name, unit=MetricUnit.Milliseconds, value=duration_ms)
+        metrics.flush_metrics()
+
+
+@lru_cache(maxsize=1)
+def powertools_sink() -> PowertoolsSink:
+    """The process's sink, made when the first line is written."""
+    return PowertoolsSink()
+
+
+class Observation:
+    """What one invocation did: collects facts while it runs, and tells them once at its end.
+
+    Use it as a context manager; an exception that passes through is told and passes on.
+
+    Args:
+        what: the line's message, such as ``request`` or ``resume``.
+        sink: where it goes; by default Powertools.
+        round_trips: asked at the end for the number of round trips to the store.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        sink: Sink | None = None,
+        clock: Clock | None = None,
+        round_trips: Callable[[], int] | None = None,
+    ) -> None:
+        self.what = what
+        self._sink = sink
+        self._clock = clock or SystemClock()
+        self._began_ms = self._clock.monotonic_ms()
+        self.round_trips = round_trips
+        self.facts: dict[str, Any] = {}
+        self.counts: Counter[str] = Counter()
+        self.notes: Counter[str] = Counter()
+        self.durations_ms: dict[str, int] = {}
+        self.is_fault = False
+
+    def note(self, name: str, facts: Mapping[str, Any]) -> None:
+        """``Deps.note``: counts it, keeps the facts that may be logged, and describes an error."""
+        self.notes[name] += 1
+        if name in COUNTED:
+            self.counts[COUNTED[name]] += 1
+        self.tell(**facts)
+        if isinstance(error := facts.get("error"), BaseException):
+            self.describe(error)
+
+    def tell(self, **facts: Any) -> None:
+        """Keeps facts for the line; those that it may not hold are dropped, and values are bounded."""
+        for name, value in facts.items():
+            if name in LOGGED_FACTS and isinstance(value, str | int):
+                self.facts[LOGGED_FACTS[name]] = value[:512] if isinstance(value, str) else value
+            if name == "lag_ms" and isinstance(value, int):
+                self.durations_ms["QueueLag"] = value
+
+    def outcome(self, status: str) -> None:
+        """Counts how a turn stood when the invocation ended."""
+        self.tell(outcome=status)
+        if status in OUTCOMES:
+            self.counts[OUTCOMES[status]] += 1
+
+    def refused(self, error: BaseException, code: str, *, is_fault: bool) -> None:
+        """Counts a refusal by its code, and describes the error where it is a fault of ours."""
+        self.tell(code=code)
+        if code in REFUSALS_COUNTED:
+            self.counts[REFUSALS_COUNTED[code]] += 1
+        if is_fault:
+            self.is_fault = True
+            self.describe(error)
+
+    def describe(self, error: BaseException) -> None:
+        """Keeps an exception's class, code and frames, and those of its causes."""
+        self.facts["error"] = describe(error)
+
+    def finish(self) -> None:
+        """Writes the line and the metrics."""
+        sink = self._sink or powertools_sink()
+        duration_ms = self._clock.monotonic_ms() - self._began_ms
+        facts = dict(self.facts) | {"duration_ms": duration_ms}
+        if self.round_trips is not None:
+            facts["store_round_trips"] = self.round_trips()
+        if self.notes:
+            facts["notes"] = dict(self.notes)
+        sink.line(self.what, facts, is_fault=self.is_fault)
+        if self.counts or self.durations_ms:
+            sink.metrics(self.counts, self.durations_ms)
+
+    def __enter__(self) -> Observation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.is_fault = True
+            self.describe(error)
+        self.finish()
+
+
+def describe(error: BaseException) -> list[dict[str, Any]]:
+    """An exception and its causes, outermost first, without what they say.
+
+    Returns:
+        For each ``{"class", "says"?, "code"?, "operation"?, "at"}``; ``says`` only of turnkeep's own errors, ``at`` is
+        ``file:line function``, innermost frame last.
+    """
+    found: list[dict[str, Any]] = []
+    one: BaseException | None = error
+    while one is not None and len(found) < 5:
+        entry: dict[str, Any] = {"class": f"{type(one).__module__}.{type(one).__qualname__}"}
+        if isinstance(one, TurnkeepError):
+            entry["says"] = str(one)
+        response = getattr(one, "response", None)
+        if isinstance(response, dict) and isinstance(response.get("Error"), dict):  # botocore's ClientError
+            entry["code"] = str(response["Error"].get("Code", ""))[:80]
+            entry["operation"] = str(getattr(one, "operation_name", ""))[:80]
+        frames = traceback.extract_tb(one.__traceback__)[-MAX_FRAMES:]
+        entry["at"] = [f"{'/'.join(PurePath(f.filename).parts[-3:])}:{f.lineno} {f.name}" for f in frames]
+        found.append(entry)
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return found
