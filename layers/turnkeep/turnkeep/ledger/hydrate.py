@@ -1,7 +1,7 @@
 """Reading a conversation: one round trip in the usual case, whole, and never a guess.
 
-The newest turns and CONVERSATION are read strongly. Older turns that have ended never change, so they are read eventually
-beside them: each record names the one before it, and that chain proves that none is missing. Where it is not proven (a
+The newest turns and CONVERSATION are read strongly. Older turns that have ended never change, so they are read
+eventually beside them: each record names the one before it, and that chain proves that none is missing. Where it is not proven (a
 replica that lags, an open turn seen through it) the rest is read again, strongly.
 
 What has expired is dropped whatever DynamoDB still holds. Nothing is judged here beyond that: who may open the
@@ -10,11 +10,9 @@ conversation is asked first, with the lenient owner, and only then do the strict
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from turnkeep.messages import Message
 from turnkeep.errors import MalformedStoredItemError
 from turnkeep.ledger.keys import (
     CONVERSATION,
@@ -41,6 +39,11 @@ from turnkeep.ledger.records import (
 )
 from turnkeep.ledger.segments import joined, read_batches
 from turnkeep.ledger.store import Get, Item, ItemStore, Query, Read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from turnkeep.messages import Message
 
 TAIL = 2
 """The newest turns that are read strongly: the last one and the one that a new claim builds on."""

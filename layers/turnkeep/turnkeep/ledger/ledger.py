@@ -6,12 +6,9 @@ hold across items is held by the order of writes and by what readers accept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from turnkeep.messages import Message
-from turnkeep.clock import Clock
 from turnkeep.errors import (
     LostClaimError,
     SessionNotFoundError,
@@ -53,6 +50,12 @@ from turnkeep.ledger.store import (
     unwrap,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from turnkeep.clock import Clock
+    from turnkeep.messages import Message
+
 
 @dataclass(frozen=True)
 class Contended:
@@ -91,6 +94,7 @@ class Ledger:
         """What is stored of a conversation. One round trip; more only where the chain of turns is not proven by it.
 
         Args:
+            key: the conversation.
             last_turns: the newest so many turns; None reads all.
             history: whether older turns are wanted at all; False reads the newest few.
             request: the hash of an Idempotency-Key whose record is read beside.

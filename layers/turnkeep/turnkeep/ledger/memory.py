@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
 from copy import copy
+from typing import TYPE_CHECKING
 
 from turnkeep.ledger.store import (
     HELD,
@@ -26,6 +26,9 @@ from turnkeep.ledger.store import (
     holds,
     position_of,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 ITEM_LIMIT_BYTES = 409_600
 

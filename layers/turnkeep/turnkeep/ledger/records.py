@@ -5,16 +5,20 @@ An item names its format. What a newer release wrote, and what lacks a part, is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from turnkeep.messages import Message
+from turnkeep.decisions import pending_ask
 from turnkeep.errors import MalformedStoredItemError, UnknownStoredFormatError
 from turnkeep.ledger.codec import pack, unpack
 from turnkeep.ledger.keys import ConversationKey, audience_key, due_shard, owner_key, turn_of_sk, turn_sk
-from turnkeep.ledger.store import Item
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from turnkeep.ledger.store import Item
+    from turnkeep.messages import Message
 
 CONVERSATION_V1, FLOWCHART_V1 = "conversation-v1", "flowchart-v1"
 SEGMENT_V1, REQUEST_V1, SKIPPED_V1 = "segment-v1", "request-v1", "skipped-v1"
@@ -61,6 +65,7 @@ MOVES: dict[tuple[Status | None, Status], frozenset[Mover]] = {
     (Status.RUNNING, Status.RUNNING): frozenset({Mover.RETRY, Mover.WORKER, Mover.RESUME}),
     (Status.RUNNING, Status.COMPLETE): frozenset({Mover.RUN}),
     (Status.RUNNING, Status.AWAITING): frozenset({Mover.RUN}),
+    (Status.RUNNING, Status.REFUSED): frozenset({Mover.RUN}),
     (Status.RUNNING, Status.FAILED): frozenset({Mover.RUN, Mover.NEXT_MESSAGE, Mover.WORKER, Mover.RESUME}),
     (Status.AWAITING, Status.ANSWERED): frozenset({Mover.ANSWER}),
     (Status.AWAITING, Status.EXPIRED): frozenset({Mover.EXPIRY}),
@@ -81,15 +86,22 @@ class Ask:
     Attributes:
         ask_id: ``ask-<turn>-<random>``; names its turn so that an answer finds it by one point read.
         audience: ``owner`` or ``role:NAME``.
-        pending: the PendingAsk of CONTRACT.md 5.2.
+        pause_data: what the tool passed, uninterpreted.
         asked_at_ms, expires_at_ms: wall times.
+        whole: False where the record holds only an abstract of a large one, whose whole lies in the checkpoint.
     """
 
     ask_id: str
     audience: str
-    pending: dict[str, Any]
+    pause_data: Any
     asked_at_ms: int
     expires_at_ms: int
+    whole: bool = True
+
+    @property
+    def pending(self) -> dict[str, Any]:
+        """The PendingAsk of CONTRACT.md 5.2, which follows from the pause data."""
+        return pending_ask(self.pause_data)
 
 
 @dataclass(frozen=True)
@@ -275,7 +287,8 @@ def _ask_attributes(record: TurnRecord) -> dict[str, Any]:
     found: dict[str, Any] = {
         "askId": ask.ask_id,
         "audience": ask.audience,
-        "ask": pack(ask.pending, name="ask"),
+        "ask": pack(ask.pause_data, name="ask"),
+        "askPart": None if ask.whole else 1,
         "askedAt": ask.asked_at_ms,
         "expiresAt": ask.expires_at_ms,
     }
@@ -297,12 +310,52 @@ def _decision_attributes(decision: Decision | None) -> dict[str, Any]:
     }
 
 
-ALL_TURN_ATTRIBUTES = (
-    "format epoch status attempt runId leaseUntil principal previous startedAt savedAt before shown user messages segments "
-    "adopted checkpoint usage evidence agentId agentVersion request digest iteration pastAsks taskToken starts error "
-    "answered deleteAfter_s due dueAt askId audience ask askedAt expiresAt audienceKey decision decisionFor answeredBy "
-    "answeredAt decisionMark"
-).split()
+ALL_TURN_ATTRIBUTES = [
+    "format",
+    "epoch",
+    "status",
+    "attempt",
+    "runId",
+    "leaseUntil",
+    "principal",
+    "previous",
+    "startedAt",
+    "savedAt",
+    "before",
+    "shown",
+    "user",
+    "messages",
+    "segments",
+    "adopted",
+    "checkpoint",
+    "usage",
+    "evidence",
+    "agentId",
+    "agentVersion",
+    "request",
+    "digest",
+    "iteration",
+    "pastAsks",
+    "taskToken",
+    "starts",
+    "error",
+    "answered",
+    "deleteAfter_s",
+    "due",
+    "dueAt",
+    "askId",
+    "audience",
+    "ask",
+    "askPart",
+    "askedAt",
+    "expiresAt",
+    "audienceKey",
+    "decision",
+    "decisionFor",
+    "answeredBy",
+    "answeredAt",
+    "decisionMark",
+]
 
 
 def changes(before: TurnRecord, after: TurnRecord) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -470,15 +523,13 @@ def turn_record(item: Item, key: ConversationKey) -> TurnRecord:
 def _ask(read: _Reader) -> Ask | None:
     if "askId" not in read.item:
         return None
-    pending = read.maybe_object("ask")
-    if pending is None:
-        raise read.fail("ask")
     return Ask(
         ask_id=read.text("askId"),
         audience=read.text("audience"),
-        pending=pending,
+        pause_data=read.json("ask"),
         asked_at_ms=read.integer("askedAt"),
         expires_at_ms=read.integer("expiresAt"),
+        whole="askPart" not in read.item,
     )
 
 

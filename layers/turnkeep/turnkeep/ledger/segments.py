@@ -1,4 +1,4 @@
-"""Segments: messages that a commit made durable mid-turn, checkpoints, and the parts of anything too large for one item.
+"""Segments: messages made durable mid-turn, checkpoints, and the parts of anything too large for one item.
 
 A batch is one JSON value, cut into parts that fit an item. Its first part names ``from`` and ``count`` (for messages),
 every part the batch's hash. Readers take whole batches only, in order, and stop at the first gap; a batch that starts
@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from turnkeep.messages import Message
 from turnkeep.errors import MalformedStoredItemError, UnknownStoredFormatError
 from turnkeep.ledger.codec import pack_text, to_text, unpack
 from turnkeep.ledger.keys import ConversationKey, segment_sk
 from turnkeep.ledger.records import SEGMENT_V1, TurnRecord, is_expired
-from turnkeep.ledger.store import Item
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from turnkeep.ledger.store import Item
+    from turnkeep.messages import Message
 
 PART_BYTES = 350_000
 """A part's data; with names and keys an item stays under DynamoDB's 400 KB."""
@@ -82,7 +85,11 @@ def read_batches(
 
     Args:
         items: segments of one turn, of any attempt and epoch.
+        key: the conversation, for an error's words.
+        epoch: the life that they have to belong to.
+        attempt: the attempt that wrote them.
         upto: how many segments belong to the turn; None takes all that are whole (a running attempt).
+        now_ms: for what has expired.
 
     Raises:
         UnknownStoredFormatError, MalformedStoredItemError: a segment that belongs to the turn cannot be read.

@@ -1,19 +1,21 @@
 """The item store: the few operations on one table that the ledger needs, as data.
 
-An item is a flat dict of text, integers and bytes (DynamoDB's S, N and B): no floats, no maps. Conditions are values, so
-that one description is compiled for DynamoDB, evaluated in memory, and named in a test. A condition on an attribute that
-an item lacks is false, as in DynamoDB; use ``Missing``.
+An item is a flat dict of text, integers and bytes (DynamoDB's S, N and B): no floats, no maps. Conditions are values,
+so that one description is compiled for DynamoDB, evaluated in memory, and named in a test. A condition on an attribute
+that an item lacks is false, as in DynamoDB; use ``Missing``.
 
 A third implementation is an object with the methods of ``ItemStore`` that passes ``tests/contract``'s suite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from turnkeep.errors import StoreUnavailableError
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from turnkeep.errors import StoreUnavailableError
 
 Value = str | int | bytes
 Item = dict[str, Value]

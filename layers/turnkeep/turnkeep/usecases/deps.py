@@ -1,16 +1,18 @@
-"""What every use case is given: ports and settings in one frozen value, composed once per process in ``entry.wiring``."""
+"""What every use case is given: ports and settings in one frozen value, composed in ``entry.wiring``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from turnkeep.agent.port import AgentFactory, DurabilityMode
-from turnkeep.clock import Clock
-from turnkeep.ledger.keys import ConversationKey
-from turnkeep.ledger.ledger import Ledger
-from turnkeep.ledger.records import TurnRecord
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from turnkeep.agent.port import AgentFactory, DurabilityMode
+    from turnkeep.clock import Clock
+    from turnkeep.ledger.keys import ConversationKey
+    from turnkeep.ledger.ledger import Ledger
+    from turnkeep.ledger.records import TurnRecord
 
 
 @dataclass(frozen=True)
