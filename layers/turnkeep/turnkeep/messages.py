@@ -5,8 +5,10 @@ A message is a JSON object, never a class: what an older or a newer writer put i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Message = dict[str, Any]
 

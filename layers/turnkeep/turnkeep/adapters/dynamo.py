@@ -7,8 +7,8 @@ condition then fails on what it wrote itself and brings that item back for the l
 Classification (AWS's error codes):
 
 * refused: ``ConditionalCheckFailed``, alone or as a reason of a cancelled transaction;
-* again: throttling, ``TransactionConflict``, ``TransactionInProgress``, internal errors, 5xx, and a connection that could
-  not be made, broke or timed out;
+* again: throttling, ``TransactionConflict``, ``TransactionInProgress``, internal errors, 5xx, and a connection that
+  could not be made, broke or timed out;
 * a fault of ours or of the deployment (validation, permissions, no such table): raised as it is, never retried.
 """
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 import random
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError, HTTPClientError
@@ -56,6 +55,8 @@ from turnkeep.ledger.store import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from mypy_boto3_dynamodb import DynamoDBClient
 
 T = TypeVar("T")

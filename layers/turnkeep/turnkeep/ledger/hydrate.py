@@ -1,8 +1,8 @@
 """Reading a conversation: one round trip in the usual case, whole, and never a guess.
 
 The newest turns and CONVERSATION are read strongly. Older turns that have ended never change, so they are read
-eventually beside them: each record names the one before it, and that chain proves that none is missing. Where it is not proven (a
-replica that lags, an open turn seen through it) the rest is read again, strongly.
+eventually beside them: each record names the one before it, and that chain proves that none is missing. Where it is
+not proven (a replica that lags, an open turn seen through it) the rest is read again, strongly.
 
 What has expired is dropped whatever DynamoDB still holds. Nothing is judged here beyond that: who may open the
 conversation is asked first, with the lenient owner, and only then do the strict readers refuse by name.

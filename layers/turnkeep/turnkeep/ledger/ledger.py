@@ -319,6 +319,15 @@ class Ledger:
             return turn_record(item, record.key)
         return None
 
+    def postpone(self, record: TurnRecord, due_at_ms: int) -> TurnRecord | None:
+        """Moves an open turn's due time on, by compare-and-set: whoever moved it does what was due. One round trip."""
+        after = replace(record, due_at_ms=due_at_ms)
+        was = Equals("dueAt", record.due_at_ms) if record.due_at_ms is not None else Missing("dueAt")
+        to_set, to_remove = changes(record, after)
+        condition = AllOf((conditions.as_read(record), was))
+        (result,) = self.store.write([Update(_key(record), set=to_set, remove=to_remove, condition=condition)])
+        return after if isinstance(unwrap(result), Applied) else None
+
     def set_start(self, record: TurnRecord, start_number: int, due_at_ms: int) -> TurnRecord | None:
         """Moves on to the next start number of the ask's execution, once. One round trip."""
         after = replace(record, start_number=start_number, due_at_ms=due_at_ms, task_token=None)

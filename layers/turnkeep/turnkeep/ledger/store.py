@@ -97,7 +97,7 @@ def any_of(*conditions: Condition) -> Condition:
     return AnyOf(conditions)
 
 
-def holds(condition: Condition, item: Mapping[str, Value] | None) -> bool:  # noqa: PLR0911 - one line a case
+def holds(condition: Condition, item: Mapping[str, Value] | None) -> bool:
     """Whether the condition is true of the item (None: there is no item), by DynamoDB's rules."""
     found = item or {}
     match condition:

@@ -30,7 +30,7 @@ def pause_data_of(deps: Deps, record: TurnRecord) -> Any:
 
 
 def start_execution(deps: Deps, record: TurnRecord) -> None:
-    """Starts the execution that waits on the ask; what fails here is done again by ``reconcile``, or the next touch."""
+    """Starts the execution that waits on the ask; what fails here ``reconcile`` does, or the next touch."""
     try:
         deps.gate.start(record)
         deps.probe("started")

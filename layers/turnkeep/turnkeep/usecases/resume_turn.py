@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from turnkeep.errors import LeaseHeldError, LostClaimError, RunFailedError, TurnOutOfTimeError
 from turnkeep.ledger.hydrate import Hydrated, load_segments
-from turnkeep.ledger.records import Decision, Status, TurnRecord
+from turnkeep.ledger.records import Status, TurnRecord
 from turnkeep.usecases.attempt import Attempt, Begin
 from turnkeep.usecases.ending import close_dead_resume, expire
 from turnkeep.usecases.state import State, history_of, next_attempt
@@ -47,14 +47,14 @@ def resume_turn(deps: Deps, key: ConversationKey, turn: int, ask_id: str, *, dea
     if record.decision is None or record.decision.ask_id != ask_id or not record.is_open:
         return Resumed(record, asks_again=record.status is Status.AWAITING)
     if record.status is Status.ANSWERED:
-        return _begin(deps, found, record, record.decision, deadline)
+        return _begin(deps, found, record, deadline)
     now_ms = deps.clock.now_ms()
     if not record.is_dead(now_ms):
         raise LeaseHeldError(turn=turn, lease_left_ms=max(0, record.lease_until_ms - now_ms))
-    return _after_death(deps, found, record, record.decision, deadline)
+    return _after_death(deps, found, record, deadline)
 
 
-def _begin(deps: Deps, found: Hydrated, record: TurnRecord, decision: Decision, deadline: Deadline) -> Resumed:
+def _begin(deps: Deps, found: Hydrated, record: TurnRecord, deadline: Deadline) -> Resumed:
     running = next_attempt(deps, record, deadline, durable_segments=record.segments)
     running = replace(running, due_at_ms=running.lease_until_ms + RESUME_ATTENTION_RESERVE_MS)
     if deps.ledger.begin_queued(record, running) is None:
@@ -63,13 +63,12 @@ def _begin(deps: Deps, found: Hydrated, record: TurnRecord, decision: Decision, 
     return _go_on(deps, found, running, deadline)
 
 
-def _after_death(deps: Deps, found: Hydrated, dead: TurnRecord, decision: Decision, deadline: Deadline) -> Resumed:
+def _after_death(deps: Deps, found: Hydrated, dead: TurnRecord, deadline: Deadline) -> Resumed:
     """Goes on only where the decided call's result is durable, or the decision declined it (DESIGN.md, Resume)."""
     state = State.of(found)
     loaded = load_segments(deps.ledger.store, [dead], deps.clock.now_ms())
     messages, checkpoint = loaded.messages[dead.turn], loaded.checkpoints.get(dead.turn)
-    declined = isinstance(decision.value, dict) and decision.value.get("approved") is False
-    if not declined and not _has_result(messages, checkpoint):
+    if not can_go_on(dead, messages, checkpoint):
         return Resumed(close_dead_resume(deps, dead, state) or deps.ledger.turn(dead.key, dead.turn))
     running = next_attempt(deps, dead, deadline, durable_segments=loaded.durable_segments[dead.turn])
     running = replace(running, due_at_ms=running.lease_until_ms + RESUME_ATTENTION_RESERVE_MS)
@@ -77,6 +76,13 @@ def _after_death(deps: Deps, found: Hydrated, dead: TurnRecord, decision: Decisi
         raise LeaseHeldError(turn=dead.turn)
     deps.note("takeover", {"turn": running.turn, "attempt": running.attempt, "runId": running.run_id})
     return _go_on(deps, found, running, deadline)
+
+
+def can_go_on(dead: TurnRecord, messages: list[Message], checkpoint: dict[str, object] | None) -> bool:
+    """Whether a resume that died may be resumed: the decided call's result is durable, or the decision declined it."""
+    value = dead.decision.value if dead.decision is not None else None
+    declined = isinstance(value, dict) and value.get("approved") is False
+    return declined or _has_result(messages, checkpoint)
 
 
 def _has_result(messages: list[Message], checkpoint: dict[str, object] | None) -> bool:
