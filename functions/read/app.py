@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from turnkeep.usecases.listing import list_asks, list_conversations
-
 from turnkeep.entry.http.read_routes import read_routes
 from turnkeep.entry.http.resolver import Door
 from turnkeep.entry.wiring import invocation
+from turnkeep.usecases.listing import list_asks, list_conversations
 from turnkeep.usecases.read import (
     read_conversation,
     read_evidence,

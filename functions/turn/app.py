@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from turnkeep.usecases.erase import erase_conversation
-
 from turnkeep.entry.http.resolver import Door
 from turnkeep.entry.http.turn_routes import turn_routes
 from turnkeep.entry.wiring import invocation
 from turnkeep.usecases.create_conversation import create_conversation
+from turnkeep.usecases.erase import erase_conversation
 from turnkeep.usecases.take_turn import take_turn
 
 door = Door(

@@ -56,6 +56,7 @@ from turnkeep.ledger.store import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
@@ -123,7 +124,7 @@ class DynamoItemStore:
     def read(self, reads: Sequence[Read]) -> list[Page]:
         """See ``ItemStore.read``."""
         self.round_trips += 1
-        found = _side_by_side([lambda read=read: self._one(read) for read in reads])
+        found = _side_by_side([partial(self._one, read) for read in reads])
         for one in found:
             if isinstance(one, BaseException):
                 raise one
@@ -132,7 +133,7 @@ class DynamoItemStore:
     def write(self, writes: Sequence[Write]) -> list[Result]:
         """See ``ItemStore.write``."""
         self.round_trips += 1
-        found = _side_by_side([lambda write=write: self._write(write) for write in writes])
+        found = _side_by_side([partial(self._write, write) for write in writes])
         results: list[Result] = []
         for one in found:
             if isinstance(one, StoreUnavailableError):

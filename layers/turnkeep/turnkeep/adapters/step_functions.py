@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from turnkeep.adapters.aws_faults import AWS_ERRORS, code_of, not_now
 from turnkeep.decisions import question_of
-from turnkeep.errors import ExecutionClosedError
+from turnkeep.errors import ExecutionClosedError, StoreUnavailableError
 from turnkeep.ids import path_form
 from turnkeep.ledger.keys import turn_sk
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_NAME_CHARACTERS: Final = 80
 MAX_PREFIX_CHARACTERS: Final = 24
-MAX_INPUT_BYTES: Final = 4_000
+MAX_CARD_BYTES: Final = 4_000
 MAX_QUESTION_CHARACTERS: Final = 600
 MAX_SHOWN_PATH_CHARACTERS: Final = 240
 
@@ -91,17 +91,24 @@ class StepFunctionsGate:
     def stop(self, record: TurnRecord, cause: str) -> None:
         """Ends the execution that waits on the record's ask; quiet when there is none.
 
+        An ask that a resume raised waits in the execution of the turn's first ask, whose name its record does not tell.
+        Its token does: signalled, that execution looks the turn up, finds it closed and ends.
+
         What fails here is only noted: an execution that goes on finds its ask closed when it ends.
         """
+        arn = execution_arn(self._arn, execution_name(record))
         try:
-            self._client().stop_execution(
-                executionArn=execution_arn(self._arn, execution_name(record)),
-                error="turnkeep.closed",
-                cause=cause[:200],
-            )
+            self._client().stop_execution(executionArn=arn, error="Turnkeep.AskClosed", cause=cause[:200])
+            return
         except AWS_ERRORS as error:
             if code_of(error) != "ExecutionDoesNotExist":
                 self._note("stop_failed", {"turn": record.turn, "cause": code_of(error)})
+                return
+        if record.task_token is not None:
+            try:
+                self.signal(record.task_token)
+            except StoreUnavailableError as error:
+                self._note("stop_failed", {"turn": record.turn, "cause": code_of(error.__cause__ or error)})
 
     def _status(self, name: str) -> str:
         try:
@@ -121,7 +128,7 @@ def execution_name(record: TurnRecord) -> str:
         ValueError: the record has no ask.
     """
     ask = _ask(record)
-    identity = json.dumps([record.key.pk, record.epoch, record.turn, ask.ask_id])
+    identity = json.dumps([record.key.pk, record.epoch, record.turn, record.execution_ask or ask.ask_id])
     unique = hashlib.sha256(identity.encode()).hexdigest()[:40]
     tail = f"t{record.turn}-{unique}-{record.start_number}"
     room = min(MAX_PREFIX_CHARACTERS, MAX_NAME_CHARACTERS - len(tail) - 1)
@@ -135,23 +142,34 @@ def execution_arn(state_machine_arn: str, name: str) -> str:
 
 
 def execution_input(record: TurnRecord) -> str:
-    """An execution's input: which session waits, for what, on whom, until when, and how to answer.
+    """An execution's input: ``ask_card`` as JSON."""
+    return _json(ask_card(record))
 
-    Ids and one question.
 
-    It stays under ``MAX_INPUT_BYTES``; what gives way where an id is very long is the question.
+def ask_card(record: TurnRecord) -> dict[str, Any]:
+    """What an execution shows of its ask: which session waits, for what, on whom, until when, and how to answer.
+
+    The input of an execution, and what a resume that asks again hands to it. Ids and one question; as JSON it stays
+    under ``MAX_CARD_BYTES``, and what gives way where an id is very long is the question.
+
+    Raises:
+        ValueError: the record has no ask.
     """
     ask = _ask(record)
     question = question_of(ask.pending) or ""
     room = MAX_QUESTION_CHARACTERS
     while True:
-        text = json.dumps(_input(record, ask, _cut(question, room)), ensure_ascii=False, separators=(",", ":"))
-        if len(text.encode()) <= MAX_INPUT_BYTES or room == 0:
-            return text
+        card = _card(record, ask, _cut(question, room))
+        if room == 0 or len(_json(card).encode()) <= MAX_CARD_BYTES:
+            return card
         room //= 2
 
 
-def _input(record: TurnRecord, ask: Ask, question: str) -> dict[str, Any]:
+def _json(card: dict[str, Any]) -> str:
+    return json.dumps(card, ensure_ascii=False, separators=(",", ":"))
+
+
+def _card(record: TurnRecord, ask: Ask, question: str) -> dict[str, Any]:
     tool = ask.pending.get("tool")
     shown = path_form(record.key.conversation_id)
     where = f"/conversations/{shown if len(shown) <= MAX_SHOWN_PATH_CHARACTERS else '{id}'}/answers"

@@ -7,12 +7,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from turnkeep.agent.port import DurabilityMode
 from turnkeep.errors import TurnkeepError
 from turnkeep.usecases.deps import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from turnkeep.agent.port import DurabilityMode
 
 DURABILITY_MODES: Final = ("exit", "async", "sync")
 ON_CONCURRENT: Final = ("reject", "enqueue")
@@ -79,7 +80,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         region=read.text("AWS_REGION") or read.text("AWS_DEFAULT_REGION") or None,
         core=Settings(
             allow_anonymous=read.switch("TURNKEEP_ALLOW_ANONYMOUS"),
-            durability=cast(DurabilityMode, read.one_of("TURNKEEP_DURABILITY", DURABILITY_MODES)),
+            durability=cast("DurabilityMode", read.one_of("TURNKEEP_DURABILITY", DURABILITY_MODES)),
             ask_expires_s=read.number("TURNKEEP_ASK_EXPIRES_S", default=604_800, low=1),
             retention_days=read.number("TURNKEEP_RETENTION_DAYS", default=0),
             max_message_bytes=read.number("TURNKEEP_MAX_MESSAGE_BYTES", default=262_144, low=1),

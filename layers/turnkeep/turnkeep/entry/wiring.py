@@ -14,7 +14,6 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from turnkeep.agent.port import AgentFactory, HostedAgent, TurnInfo
 from turnkeep.clock import Clock, SystemClock
 from turnkeep.entry.observability import Observation
 from turnkeep.entry.settings import BadSettingError, Environment, read_environment
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
+    from turnkeep.agent.port import AgentFactory, HostedAgent, TurnInfo
     from turnkeep.ledger.keys import ConversationKey
     from turnkeep.ledger.records import TurnRecord
 
@@ -47,7 +47,7 @@ class Clients:
         with self._lock:
             if service not in self._made:
                 if self._session is None:
-                    from botocore.session import Session  # noqa: PLC0415 - some 300 ms, only where a client is made
+                    from botocore.session import Session
 
                     self._session = Session()
                 self._made[service] = self._session.create_client(service, region_name=self._region, config=config())
@@ -135,7 +135,7 @@ class Invocation:
     @cached_property
     def deps(self) -> Deps:
         """The ports; made when first asked for, as a request that is refused before needs none of them."""
-        from turnkeep.adapters.dynamo import DynamoItemStore, client_config  # noqa: PLC0415 - imports botocore
+        from turnkeep.adapters.dynamo import DynamoItemStore, client_config
 
         process, note = self._process, self._observation.note
         client = cast("DynamoDBClient", process.clients.get("dynamodb", client_config))
@@ -157,7 +157,7 @@ class Invocation:
         arn = self.environment.state_machine_arn
         if not arn:
             return NoGate()
-        from turnkeep.adapters.step_functions import StepFunctionsGate  # noqa: PLC0415 - reading needs none
+        from turnkeep.adapters.step_functions import StepFunctionsGate
 
         clients = self._process.clients
         return StepFunctionsGate(lambda: clients.get("stepfunctions", aws_config), arn, note=self._observation.note)
@@ -166,7 +166,7 @@ class Invocation:
         url = self.environment.queue_url
         if not url:
             return NoDoorbell()
-        from turnkeep.adapters.queue import SqsDoorbell  # noqa: PLC0415 - reading needs none
+        from turnkeep.adapters.queue import SqsDoorbell
 
         return SqsDoorbell(lambda: self._process.clients.get("sqs", aws_config), url)
 
@@ -174,7 +174,7 @@ class Invocation:
         bus = self.environment.event_bus
         if not bus:
             return NoEvents()
-        from turnkeep.adapters.events import EventBridgeSink  # noqa: PLC0415 - only where the stack has a bus
+        from turnkeep.adapters.events import EventBridgeSink
 
         clients = self._process.clients
         return EventBridgeSink(lambda: clients.get("events", aws_config), bus, note=self._observation.note)
@@ -225,12 +225,12 @@ def load_factory(name: str) -> AgentFactory:
     factory = getattr(module, attribute, None)
     if not callable(factory):
         raise BadSettingError(variable, "names nothing that can be called in that module")
-    return cast(AgentFactory, factory)
+    return cast("AgentFactory", factory)
 
 
 def aws_config() -> Any:
     """The botocore configuration of clients other than the store's: short time-outs, one quick retry."""
-    from botocore.config import Config  # noqa: PLC0415 - only where a client is made
+    from botocore.config import Config
 
     return Config(connect_timeout=2.0, read_timeout=5.0, retries={"mode": "standard", "total_max_attempts": 2})
 

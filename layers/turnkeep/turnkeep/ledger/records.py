@@ -138,6 +138,7 @@ class TurnRecord:
         segments: how many segments of ``attempt`` belong to the turn.
         adopted: (attempt, segments) of earlier attempts whose segments a takeover adopted, in order.
         checkpoint_segment: (attempt, index) of the paused run's checkpoint.
+        execution_ask: the ask that the waiting execution was started for, where that was an earlier one of this turn.
         answered_mark: CONTRACT.md 17.1's mark, where a resume started and failed.
     """
 
@@ -172,6 +173,7 @@ class TurnRecord:
     decision: Decision | None = None
     task_token: str | None = None
     start_number: int = 1
+    execution_ask: str | None = None
     due_at_ms: int | None = None
     error: dict[str, Any] | None = None
     answered_mark: dict[str, Any] | None = None
@@ -269,6 +271,7 @@ def turn_attributes(record: TurnRecord) -> Item:
         else None,
         "taskToken": record.task_token,
         "starts": record.start_number if record.start_number != 1 else None,
+        "startedFor": record.execution_ask,
         "error": pack(record.error) if record.error else None,
         "answered": pack(record.answered_mark, name="decision") if record.answered_mark else None,
         "deleteAfter_s": record.delete_after_s,
@@ -338,6 +341,7 @@ ALL_TURN_ATTRIBUTES = [
     "pastAsks",
     "taskToken",
     "starts",
+    "startedFor",
     "error",
     "answered",
     "deleteAfter_s",
@@ -513,6 +517,7 @@ def turn_record(item: Item, key: ConversationKey) -> TurnRecord:
         decision=_decision(read),
         task_token=read.maybe_text("taskToken"),
         start_number=read.maybe_integer("starts", 1),
+        execution_ask=read.maybe_text("startedFor"),
         due_at_ms=read.integer("dueAt") if "dueAt" in item else None,
         error=read.maybe_object("error"),
         answered_mark=read.maybe_object("answered"),

@@ -39,7 +39,7 @@ def start_execution(deps: Deps, record: TurnRecord) -> None:
 
 
 def wake(deps: Deps, record: TurnRecord) -> None:
-    """Tells the execution that the decision is there; starts one where none waits. What fails here ``reconcile`` does."""
+    """Tells the execution that the decision is there; starts one where none waits. ``reconcile`` does the rest."""
     try:
         if record.task_token is not None and deps.gate.signal(record.task_token):
             deps.probe("signalled")

@@ -269,7 +269,7 @@ class Attempt:
         self._deps.probe("committed")
         if after.status is Status.AWAITING:
             self._deps.events.tell("ask.opened", after)
-            if self._begin.checkpoint is None or _needs_new_execution(after):
+            if after.execution_ask is None:
                 start_execution(self._deps, after)
         else:
             self._deps.events.tell("turn.ended", after)
@@ -308,6 +308,7 @@ class Attempt:
         )
         keep_s = ask.expires_at_ms // 1000 + 86_400
         delete_after_s = None if record.delete_after_s is None else max(record.delete_after_s, keep_s)
+        new_execution = record.ask is None or outlives_execution(record, ask)
         return self._after(
             outcome,
             Status.AWAITING,
@@ -318,7 +319,8 @@ class Attempt:
             checkpoint_segment=(record.attempt, checkpoint_at),
             due_at_ms=now_ms + START_ATTENTION_MS,
             past_asks=past(record, "answered", now_ms),
-            start_number=1,
+            start_number=1 if new_execution else record.start_number,
+            execution_ask=None if new_execution else _execution_ask(record),
             delete_after_s=delete_after_s,
         )
 
@@ -407,14 +409,17 @@ def answered_mark(record: TurnRecord, error: dict[str, Any], now_ms: int) -> dic
     return mark
 
 
-def _needs_new_execution(record: TurnRecord) -> bool:
-    """An execution lives a year at most: an ask that would pass it gets one of its own."""
-    if record.ask is None:
-        return False
-    return record.ask.expires_at_ms - record.started_at_ms > EXECUTION_LIFE_MS
+def _execution_ask(record: TurnRecord) -> str | None:
+    """The ask that the turn's execution was started for: it goes on waiting, now on the next one."""
+    return record.execution_ask or (record.ask.ask_id if record.ask is not None else None)
 
 
-EXECUTION_LIFE_MS = 360 * 86_400_000
+EXECUTION_LIFE_MS = 364 * 86_400_000
+
+
+def outlives_execution(record: TurnRecord, ask: Ask) -> bool:
+    """Whether the turn's execution, which lives a year at most, would end before the ask expires."""
+    return ask.expires_at_ms - record.started_at_ms > EXECUTION_LIFE_MS
 
 
 def _error_facts(error: Exception) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Reconcile: does what is due and was not done, each thing once, however many reconcilers run.
 
 It reads the sparse index ``byDue``, re-reads each record strongly, and moves the record's due time on by
-compare-and-set before it acts: whoever moved it acts. So nothing waits on a person's patience (invariant 5), and nothing is done twice.
+compare-and-set before it acts: whoever moved it acts. So nothing waits on a person's patience (invariant 5), and
+nothing is done twice.
 """
 
 from __future__ import annotations

@@ -9,4 +9,4 @@ SHORTEST_MS, LONGEST_MS = 60, 240
 
 def between_looks_ms() -> float:
     """A pause with jitter, so that many who wait do not look at once."""
-    return random.uniform(SHORTEST_MS, LONGEST_MS)  # noqa: S311 - jitter, no secret
+    return random.uniform(SHORTEST_MS, LONGEST_MS)

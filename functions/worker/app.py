@@ -1,0 +1,13 @@
+"""The worker function: runs queued turns when the queue rings."""
+
+from typing import Any
+
+from turnkeep.entry.observability import Observation
+from turnkeep.entry.queue import take_messages
+from turnkeep.entry.wiring import invocation
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Serves one invocation."""
+    with Observation("worker") as observation:
+        return take_messages(event, invocation(context, observation), observation)
