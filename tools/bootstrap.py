@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
@@ -46,8 +47,8 @@ def set_up(venv: Path, name: str, *, this_python: bool) -> None:
     """Makes the environment hold the requirements; does nothing where it does already."""
     if sys.version_info < OLDEST:
         raise SetupError(
-            "turnkeep needs Python %d.%d or newer, and %s is %d.%d; name another one: make run PYTHON=/path/to/python3"
-            % (*OLDEST, sys.executable, *sys.version_info[:2])
+            f"turnkeep needs Python {_dotted(OLDEST)} or newer, and {sys.executable} is "
+            f"{_dotted(sys.version_info[:2])}; name another one: make run PYTHON=/path/to/python3"
         )
     wanted = {lock: _digest(lock) for lock in CONTAINED_IN[name]}
     found = _inspect(venv)
@@ -62,6 +63,10 @@ def set_up(venv: Path, name: str, *, this_python: bool) -> None:
     stamps = dict(found["stamps"]) if found else {}
     stamps[name] = wanted[name]
     _stamp_file(venv).write_text(json.dumps({"path": str(venv), "stamps": stamps}), encoding="utf-8")
+
+
+def _dotted(version: "tuple[int, ...]") -> str:
+    return ".".join(map(str, version))
 
 
 def _digest(lock: str) -> str:
@@ -81,7 +86,7 @@ def _python(venv: Path) -> Path:
     return venv / "bin" / "python"
 
 
-def _inspect(venv: Path) -> "dict | None":
+def _inspect(venv: Path) -> "dict[str, Any] | None":
     """What the environment is: its Python's version and its stamps; None where it cannot be used."""
     if not _python(venv).exists():
         return None
@@ -112,29 +117,30 @@ def _create(venv: Path) -> None:
             f"this Python ({sys.executable}) has no {error.name}; on Debian and Ubuntu: "
             f"apt-get install python{sys.version_info[0]}.{sys.version_info[1]}-venv"
         ) from None
-    _run([sys.executable, "-m", "venv", str(venv)], "the virtual environment could not be made")
+    _run((sys.executable, "-m", "venv", str(venv)))
 
 
 def _install(venv: Path, name: str) -> None:
-    uv = venv / "bin" / "uv"
-    pip = [str(_python(venv)), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    if not uv.exists():
-        _run([*pip, "install", "--require-hashes", "-r", str(REQUIREMENTS / "uv.txt")], "pip could not install uv")
-    _run(
-        [
-            *(str(uv), "pip", "install", "--quiet", "--python", str(_python(venv))),
-            *("--require-hashes", "-r", str(REQUIREMENTS / f"{name}.txt")),
-        ],
-        "uv could not install the requirements",
-    )
+    """Installs by uv; where uv cannot (a company's certificate, an index that only pip is told of), by pip."""
+    requirements = ("--require-hashes", "-r", str(REQUIREMENTS / f"{name}.txt"))
+    pip = (str(_python(venv)), "-m", "pip", "install", "--disable-pip-version-check", "--quiet")
+    _run((*pip, "--require-hashes", "-r", str(REQUIREMENTS / "uv.txt")))
+    uv = (str(venv / "bin" / "uv"), "pip", "install", "--quiet", "--python", str(_python(venv)))
+    attempts = ((*uv, *requirements), (*uv, "--system-certs", *requirements), (*pip, *requirements))
+    for attempt in attempts[:-1]:
+        if _run(attempt, last=False):
+            return
+    _run(attempts[-1])
 
 
-def _run(command: "list[str]", failure: str) -> None:
+def _run(command: "tuple[str, ...]", *, last: bool = True) -> bool:
+    """Runs a command. Its complaint is shown, and ends the set-up, only where nothing else can be tried."""
     # An environment that is active in the caller's shell is not the one that is meant.
     environment = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONHOME")}
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
-    if done.returncode != 0:
-        raise SetupError(f"{failure} (see above); is a package registry reachable from here?")
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=not last)
+    if done.returncode != 0 and last:
+        raise SetupError(f"`{' '.join(command)}` failed (see above); is a package registry reachable from here?")
+    return done.returncode == 0
 
 
 if __name__ == "__main__":
