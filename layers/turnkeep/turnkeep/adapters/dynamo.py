@@ -17,6 +17,7 @@ from __future__ import annotations
 import random
 import threading
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError, HTTPClientError
@@ -56,7 +57,6 @@ from turnkeep.ledger.store import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
@@ -299,7 +299,7 @@ class _PartialError(Exception):
 
 def client_config(*, read_timeout_s: float = 5.0) -> Any:
     """The botocore configuration the store's client is made with: short time-outs, and no retries of botocore's own."""
-    from botocore.config import Config  # noqa: PLC0415 - only where a client is made
+    from botocore.config import Config
 
     return Config(
         connect_timeout=2.0,

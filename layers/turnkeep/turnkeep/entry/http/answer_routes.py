@@ -62,7 +62,7 @@ def answer_routes(*, answer_ask: AnswerAsk, withdraw_turn: WithdrawTurn) -> list
     """The routes, serving the given use cases."""
 
     def post_answer(incoming: Incoming) -> Reply:
-        from turnkeep.entry.http.models import read_answer  # noqa: PLC0415 - pydantic, only where there is a body
+        from turnkeep.entry.http.models import read_answer
 
         key = key_of(incoming)
         posted = read_post(incoming.request)

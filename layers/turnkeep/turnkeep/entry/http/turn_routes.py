@@ -80,7 +80,7 @@ def turn_routes(
         return with_applied(turn_reply(record, incoming.caller), preferences, with_async=True)
 
     def post_turn(incoming: Incoming) -> Reply:
-        from turnkeep.entry.http.models import read_turn  # noqa: PLC0415 - pydantic, only where there is a body
+        from turnkeep.entry.http.models import read_turn
 
         key = key_of(incoming)
         posted = read_post(incoming.request)
@@ -90,7 +90,7 @@ def turn_routes(
         return run(incoming, key, posted, message, host_turn)
 
     def post_conversation(incoming: Incoming) -> Reply:
-        from turnkeep.entry.http.models import read_conversation  # noqa: PLC0415 - as above
+        from turnkeep.entry.http.models import read_conversation
 
         posted = read_post(incoming.request, may_be_empty=True)
         limit_bytes = incoming.environment.core.max_message_bytes
