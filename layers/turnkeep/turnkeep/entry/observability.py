@@ -48,8 +48,8 @@ COUNTED: Final = {
     "conflict": "ClaimsLost",
     "closed_dead": "DeadTurnsClosed",
     "restarted": "ExecutionsRestarted",
+    "erased": "ConversationsErased",
     "ring_failed": "RingsFailed",
-    "paused": "Pauses",
     "answered": "Answers",
     "takeover": "Takeovers",
     "segment": "DurableWrites",
@@ -60,13 +60,13 @@ COUNTED: Final = {
     "signal_failed": "SignalsFailed",
     "stop_failed": "StopsFailed",
     "event_failed": "EventsFailed",
-    "stuck": "StuckTurns",
+    "reconcile_failed": "ReconcileFailures",
 }
 """Notes of the use cases that are metrics. Any other note is counted in the line only."""
 
 OUTCOMES: Final = {
     "complete": "TurnsComplete",
-    "awaiting": "TurnsAwaiting",
+    "awaiting": "TurnsPaused",
     "queued": "TurnsQueued",
     "refused": "TurnsRefused",
     "expired": "TurnsExpired",

@@ -109,8 +109,7 @@ def read_routes(
 
     def get_evidence(incoming: Incoming) -> Reply:
         key, turn = key_of(incoming), _turn(incoming)
-        evidence = read_evidence(incoming.deps, incoming.caller, key, turn)
-        return Reply(200, {"conversationId": key.conversation_id, "turn": turn, "evidence": evidence})
+        return Reply(200, read_evidence(incoming.deps, incoming.caller, key, turn))
 
     def get_turns(incoming: Incoming) -> Reply:
         key = key_of(incoming)

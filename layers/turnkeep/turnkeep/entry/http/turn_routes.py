@@ -54,8 +54,8 @@ class CreateConversation(Protocol):
 class EraseConversation(Protocol):
     """The use case ``erase_conversation``."""
 
-    def __call__(self, deps: Deps, caller: Caller, key: ConversationKey, *, deadline: Deadline) -> None:
-        """Erases a conversation."""
+    def __call__(self, deps: Deps, caller: Caller, key: ConversationKey, *, deadline: Deadline) -> object:
+        """Erases a conversation, or begins to; what is left is erased later."""
         ...
 
 
