@@ -79,7 +79,7 @@ types: setup  ## mypy, strict
 	@$(BIN)/mypy $(TYPED)
 
 imports: setup  ## which layer may import which
-	@$(BIN)/lint-imports
+	@PYTHONPATH=layers/turnkeep $(BIN)/lint-imports
 
 template: setup setup-sam  ## cfn-lint with the house rules, and sam validate
 	@$(BIN)/cfn-lint

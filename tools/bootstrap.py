@@ -110,8 +110,8 @@ def _create(venv: Path) -> None:
         raise SetupError(f"{_shown(venv)} exists and is no virtual environment; move it away, or set VENV=other-folder")
     shutil.rmtree(venv, ignore_errors=True)
     try:
-        import ensurepip  # noqa: F401, PLC0415
-        import venv as venv_module  # noqa: F401, PLC0415
+        import ensurepip  # noqa: F401
+        import venv as venv_module  # noqa: F401
     except ImportError as error:
         raise SetupError(
             f"this Python ({sys.executable}) has no {error.name}; on Debian and Ubuntu: "
