@@ -1,0 +1,134 @@
+"""``python -m local``: starts the local stack and stays until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from local.server import Server
+from local.settings import REGION, Settings
+from local.web import PortTaken
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the stack. Exit code 2: it could not start, and one line says why."""
+    options = _options(arguments)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    if options.supervised:
+        settings = Settings.from_json(sys.stdin.readline())
+        threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
+    else:
+        settings = _settings(options)
+    try:
+        server = Server(settings)
+    except PortTaken as taken:
+        which = "AWS_PORT" if taken.port == settings.aws_port else "PORT"
+        return _give_up(f"port {taken.port} is taken; choose another one with {which}=…", options.supervised)
+    try:
+        if not stop.is_set():
+            server.start()
+    except (FileNotFoundError, ValueError, RuntimeError) as error:
+        server.stop()
+        return _give_up(str(error), options.supervised)
+    if options.supervised:
+        print(json.dumps({"api_url": server.api_url, "aws_url": server.aws_url}), flush=True)
+    elif not stop.is_set():
+        _greet(server, time.monotonic() - server.started_s)
+    while not stop.wait(3600):
+        pass
+    server.stop()
+    # Threads of moto's interpreter may still wait for an answer that will not come.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m local", description=__doc__)
+    parser.add_argument("--port", default=os.environ.get("PORT") or 3000, type=_port, help="the API's port (PORT)")
+    parser.add_argument(
+        "--aws-port", default=os.environ.get("AWS_PORT") or 5000, type=_port, help="the AWS endpoint's port (AWS_PORT)"
+    )
+    parser.add_argument("--template", default=Settings().template, help="the SAM template")
+    parser.add_argument(
+        "--parameter", action="append", default=[], metavar="NAME=VALUE", help="a template parameter; repeatable"
+    )
+    parser.add_argument("--log-file", default=None, help="where the functions' output is appended")
+    parser.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+def _port(text: Any) -> int:
+    port = int(text)
+    if not 0 <= port <= 65_535:
+        raise ValueError
+    return port
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    parameters = dict(each.split("=", 1) for each in options.parameter)
+    return Settings(
+        template=options.template,
+        port=options.port,
+        aws_port=options.aws_port,
+        parameters=parameters,
+        log_file=options.log_file,
+    )
+
+
+def _stop_with_parent(stop: threading.Event) -> None:
+    """Whoever started the stack holds its standard input open; when that ends, so does the stack."""
+    while sys.stdin.read(1):
+        pass
+    stop.set()
+
+
+def _give_up(reason: str, supervised: bool) -> int:
+    if supervised:
+        print(json.dumps({"refused": reason}), flush=True)
+    print(f"local stack: {reason}", file=sys.stderr)
+    return 2
+
+
+def _greet(server: Server, seconds: float) -> None:
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.syntax import Syntax
+    from rich.table import Table
+
+    console = Console()
+    where = Table.grid(padding=(0, 2))
+    where.add_row("API", f"[bold]{server.api_url}[/bold]")
+    where.add_row("AWS endpoint", f"[bold]{server.aws_url}[/bold]")
+    where.add_row("functions", ", ".join(function.logical_id for function in server.deployment.functions))
+    where.add_row(
+        "callers", "a token is checked (make token USER=alice); [yellow]without one you are anonymous[/yellow]"
+    )
+    console.print()
+    console.print(Panel(where, title=f"turnkeep runs locally (up in {seconds:.1f} s)", title_align="left"))
+    console.print("\nThree commands to try:\n")
+    table = next(
+        (name for logical_id, name in server.deployment.physical.items() if logical_id == "LedgerTable"), "Ledger"
+    )
+    commands = f"""\
+curl -sS {server.api_url}/conversations/demo/turns -H 'content-type: application/json' \\
+     -d '{{"message": "Where is order A-100?"}}'
+
+curl -sS -i {server.api_url}/conversations/demo/turns -H 'content-type: application/json' \\
+     -d '{{"message": "Refund order B-200, please"}}'
+
+AWS_ENDPOINT_URL={server.aws_url} AWS_REGION={REGION} AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local \\
+     aws dynamodb scan --table-name {table}"""
+    console.print(Syntax(commands, "bash", background_color="default"), soft_wrap=True)
+    console.print("\nCtrl-C stops all of it.\n", style="dim")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""What was asked of the local AWS endpoint: counts by service and operation, and the calls of each invocation."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from dataclasses import asdict, dataclass
+from typing import Any
+
+KEPT = 20_000
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call as the endpoint saw it.
+
+    Attributes:
+        function: Logical id of the calling function, or "" for a caller that is no function.
+        request_id: The invocation that made the call, or "".
+        status: The answer's HTTP status; 0 where the connection was dropped.
+        error: The answer's error code, or "".
+        fault: Kind of the injected fault that it met, or "".
+    """
+
+    number: int
+    at_ms: int
+    service: str
+    operation: str
+    function: str
+    request_id: str
+    status: int
+    error: str
+    fault: str
+    duration_ms: int
+    sent_bytes: int
+    received_bytes: int
+
+
+class CallLog:
+    """The latest calls and the counts since the last reset. Safe under threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: deque[Call] = deque(maxlen=KEPT)
+        self._counts: Counter[str] = Counter()
+        self._number = 0
+
+    def add(self, **facts: Any) -> None:
+        """Records one call."""
+        with self._lock:
+            self._number += 1
+            call = Call(number=self._number, **facts)
+            self._calls.append(call)
+            self._counts[f"{call.service}:{call.operation}"] += 1
+
+    def reset(self) -> None:
+        """Forgets every call."""
+        with self._lock:
+            self._calls.clear()
+            self._counts.clear()
+
+    def snapshot(self, request_id: str | None = None, since: int = 0) -> dict[str, Any]:
+        """Counts since the last reset, and the calls after number `since`, of one invocation or of all."""
+        with self._lock:
+            calls = [
+                asdict(call) for call in self._calls if call.number > since and request_id in (None, call.request_id)
+            ]
+            return {"counts": dict(self._counts), "calls": calls, "last": self._number}

@@ -1,0 +1,130 @@
+"""The stack itself: every part of it, put together in one process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from local.aws import AwsEndpoint
+from local.control import Control
+from local.lambdas import Lambdas
+from local.logs import LogRing
+from local.settings import CREDENTIALS, LOCAL_PARAMETERS, Settings
+from local.template import transform_template
+from local.web import WebServer
+
+
+class Server:
+    """A local stack in this process. moto keeps its state in module globals, so one process holds one stack."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Takes the ports and starts the process that functions are forked from.
+
+        Raises:
+            local.web.PortTaken: A port is in use.
+        """
+        self.settings = settings
+        self.started_s = time.monotonic()
+        self.control = Control(self)
+        self.logs = LogRing(Path(settings.log_file) if settings.log_file else None)
+        self._web: list[WebServer] = []
+        self._pollers: list[Any] = []
+        self._aws_web = WebServer(settings.host, settings.aws_port, lambda request: self.aws.answer(request))
+        self._web.append(self._aws_web)
+        try:
+            from local.http import BODY_LIMIT_BYTES
+
+            self._api_web = WebServer(
+                settings.host, settings.port, lambda request: self.api.answer(request), BODY_LIMIT_BYTES
+            )
+            self._web.append(self._api_web)
+            self.lambdas = Lambdas(self.logs)
+        except BaseException:
+            for web in self._web:
+                web.server_close()
+            raise
+        self.aws_url = f"http://{settings.host}:{self._aws_web.port}"
+        self.api_url = f"http://{settings.host}:{self._api_web.port}"
+        self.aws = AwsEndpoint(self.lambdas, self.control.answer)
+        self.events: Any = None
+
+    def start(self) -> None:
+        """Deploys the template and begins to serve.
+
+        Raises:
+            FileNotFoundError, ValueError, RuntimeError: The template cannot be read, transformed or deployed.
+        """
+        settings = self.settings
+        _forget_callers_settings(self._aws_web.port)
+        state_dir = Path(settings.state_dir)
+        template = transform_template(
+            Path(settings.template), LOCAL_PARAMETERS | settings.parameters, cache_dir=state_dir
+        )
+        self.aws.load()
+        from local import interpreter
+        from local.authorizer import Authorizer
+        from local.deploy import deploy
+        from local.events import EventBus
+        from local.http import HttpApi
+        from local.keys import load_or_create_key
+        from local.queue import QueuePoller
+
+        interpreter.install(lambda: self.aws_url, self._execution_changed)
+        self._aws_web.start("aws")
+        self.deployment = deploy(template, settings, self.aws_url, self.api_url)
+        self.lambdas.deploy(self.deployment.functions, self.aws_url)
+        self.key = load_or_create_key(state_dir)
+        parameters = LOCAL_PARAMETERS | settings.parameters
+        authorizer = Authorizer(self.key, parameters["JwtIssuer"], parameters["JwtAudience"])
+        self.api = HttpApi(self.lambdas, authorizer, self.deployment.routes, self.deployment.cors)
+        asynchronous = self.aws.asynchronous
+        asynchronous.retry_delays_s = settings.retry_delays_s
+        asynchronous.send = self._send
+        self.events = EventBus(self.deployment.rules, asynchronous, settings.schedule_s)
+        self.aws.after["events", "PutEvents"] = self.events.put_events
+        self.lambdas.wait_until_warm()
+        self._pollers = [QueuePoller(source, self.lambdas, self.aws_url) for source in self.deployment.queues]
+        for poller in [*self._pollers, self.events]:
+            poller.start()
+        self._api_web.start("api")
+
+    def stop(self) -> None:
+        """Ends everything, running invocations included."""
+        for part in [*self._pollers, self.events, self.aws.asynchronous]:
+            if part is not None:
+                part.close()
+        self.lambdas.close()
+        for web in self._web:
+            web.server_close()
+        self.logs.close()
+
+    def _send(self, queue_arn: str, text: str) -> None:
+        from local.deploy import internal_client
+
+        sqs = internal_client("sqs", self.aws_url)
+        url = sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
+        ids = {"MessageGroupId": "failed", "MessageDeduplicationId": str(uuid.uuid4())} if url.endswith(".fifo") else {}
+        sqs.send_message(QueueUrl=url, MessageBody=text, **ids)
+
+    def _execution_changed(self, execution: Any) -> None:
+        if self.events is not None:
+            self.events.execution_changed(execution)
+
+
+def _forget_callers_settings(aws_port: int) -> None:
+    """Nothing in this process may act on the caller's own AWS settings."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "MOTO_"))]:
+        del os.environ[name]
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": CREDENTIALS["aws_access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["aws_secret_access_key"],
+        "AWS_DEFAULT_REGION": CREDENTIALS["region_name"],
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "MOTO_PORT": str(aws_port),
+    }
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))  # JSONata's evaluator nests deeply

@@ -1,0 +1,3 @@
+"""A module that a second layer brings."""
+
+NAME = "agent"

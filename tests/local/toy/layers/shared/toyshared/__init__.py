@@ -1,0 +1,3 @@
+"""A package that a layer brings."""
+
+NAME = "shared"
