@@ -6,10 +6,12 @@ import datetime
 import json
 import threading
 import uuid
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from local.lambdas import Function, Lambdas, Outcome, TooManyInvocations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class AsyncInvocations:

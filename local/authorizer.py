@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from joserfc import jwt
 from joserfc.errors import JoseError
-from joserfc.jwk import RSAKey
+
+if TYPE_CHECKING:
+    from joserfc.jwk import RSAKey
 
 
 class Refused(Exception):

@@ -10,8 +10,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TYPE_CHECKING
 from urllib.parse import parse_qs, unquote
 
 from local.asynchronous import AsyncInvocations
@@ -21,6 +20,9 @@ from local.interpreter import load_moto
 from local.lambdas import Lambdas, TooManyInvocations, log_result
 from local.settings import REGION
 from local.web import DropConnection, Request, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # The stack's own pollers say this of themselves; they are neither counted nor troubled.
 OWN_HEADER = "x-turnkeep-local"
@@ -189,7 +191,7 @@ class AwsEndpoint:
         head: list[Any] = []
 
         def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[..., Any]:
-            head[:] = [int(status.split()[0]), headers]
+            head[:] = [int(status.split(maxsplit=1)[0]), headers]
             return lambda data: None
 
         parts = self._moto(_environ(request), start_response)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from local.demo_view import View
-from local.settings import CREDENTIALS, REGION, Settings
+from local.settings import CREDENTIALS, Settings
 from local.stack import LocalStack
 from local.token import make_token
 
@@ -94,14 +94,18 @@ def running_stack() -> Iterator[tuple[str, str]]:
     """The addresses of the stack that runs on PORT and AWS_PORT, or of one that is started for the while."""
     api_url = f"http://127.0.0.1:{os.environ.get('PORT') or 3000}"
     aws_url = f"http://127.0.0.1:{os.environ.get('AWS_PORT') or 5000}"
-    try:
-        request(f"{api_url}/health", "GET", None, {})
-        request(f"{aws_url}/_local/deployment", "GET", None, {})
-    except (OSError, ValueError):
-        with LocalStack() as stack:
-            yield stack.api_url, stack.aws_url
-    else:
+    if _answers(f"{api_url}/health") and _answers(f"{aws_url}/_local/deployment"):
         yield api_url, aws_url
+        return
+    with LocalStack() as stack:
+        yield stack.api_url, stack.aws_url
+
+
+def _answers(url: str) -> bool:
+    try:
+        return request(url, "GET", None, {}).status == 200
+    except (OSError, ValueError):
+        return False
 
 
 class Demo:
@@ -200,7 +204,7 @@ class Demo:
     def _client(self, service: str) -> Any:
         import boto3
 
-        return boto3.client(service, endpoint_url=self.customer.aws_url, region_name=REGION, **CREDENTIALS)
+        return boto3.client(service, endpoint_url=self.customer.aws_url, **CREDENTIALS)
 
     def _items(self, table: str) -> list[dict[str, Any]]:
         pages = (

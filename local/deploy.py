@@ -7,7 +7,7 @@ import io
 import json
 import zipfile
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 import boto3
 from botocore.config import Config
@@ -17,7 +17,9 @@ from local.intrinsics import Resolver
 from local.lambdas import Function
 from local.routes import Cors, Route, read_cors, read_routes
 from local.settings import BUCKET, CREDENTIALS, STACK_NAME, Settings
-from local.template import Transformed
+
+if TYPE_CHECKING:
+    from local.template import Transformed
 
 
 @dataclass(frozen=True)
@@ -262,7 +264,7 @@ def _period_s(expression: str) -> float:
 
 
 def _apis(plain: dict[str, Any], api_url: str) -> dict[str, str]:
-    """moto deploys no HTTP API; whatever asks for its address is told the local one."""
+    """Moto deploys no HTTP API; whatever asks for its address is told the local one."""
     return {logical_id: api_url for logical_id, _ in _resources(plain, "AWS::ApiGatewayV2::Api")}
 
 

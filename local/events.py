@@ -6,11 +6,13 @@ import datetime
 import json
 import threading
 import uuid
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
-from local.asynchronous import AsyncInvocations
-from local.deploy import Rule
 from local.settings import ACCOUNT, REGION
+
+if TYPE_CHECKING:
+    from local.deploy import Rule
+    from local.asynchronous import AsyncInvocations
 
 
 class EventBus:

@@ -12,10 +12,12 @@ import sys
 import threading
 import types
 import warnings
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from local.settings import CREDENTIALS, REGION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def load_moto() -> Callable[..., Any]:
@@ -51,6 +53,8 @@ def install(endpoint: Callable[[], str], on_execution: Callable[[Any], None]) ->
 
     default_user_config["stepfunctions"] = {"execute_state_machine": True}
     default_user_config["lambda"] = {"use_docker": False}
+    _create_machines_that_run()
+    _leave_schedules_out_of_events()
     _evaluate_jsonata()
     _call_services(endpoint)
     _report_status(on_execution)
@@ -60,8 +64,29 @@ def install(endpoint: Callable[[], str], on_execution: Callable[[Any], None]) ->
     _read_templates_as_json()
 
 
+def _create_machines_that_run() -> None:
+    """CloudFormation creates state machines in moto's backend without an interpreter, whatever is configured."""
+    import moto.stepfunctions.models as plain
+    from moto.stepfunctions.parser.models import stepfunctions_parser_backends
+
+    plain.stepfunctions_backends = stepfunctions_parser_backends  # type: ignore[assignment]
+
+
+def _leave_schedules_out_of_events() -> None:
+    """A rule with a schedule has no pattern, which moto reads as one that every event matches."""
+    from moto.events.models import Rule
+
+    send_to_targets = Rule.send_to_targets
+
+    def send(rule: Rule, original_event: Any, transform_input: bool = True) -> None:
+        if not rule.scheduled_expression:
+            send_to_targets(rule, original_event, transform_input)
+
+    Rule.send_to_targets = send  # type: ignore[method-assign]
+
+
 def _evaluate_jsonata() -> None:
-    """moto has no evaluator, and quotes a text variable without escaping what is in it."""
+    """Moto has no evaluator, and quotes a text variable without escaping what is in it."""
     import moto.stepfunctions.parser.asl.jsonata.jsonata as moto_jsonata
     import moto.stepfunctions.parser.models  # noqa: F401 - so that whatever keeps a name of what is replaced is loaded
     from jsonata import Jsonata
@@ -93,7 +118,7 @@ def _plain(value: Any) -> Any:
 
 
 def _call_services(endpoint: Callable[[], str]) -> None:
-    """moto makes a client for every task, on `localhost`, through boto3's shared session (not safe under threads)."""
+    """Moto makes a client for every task, on `localhost`, through boto3's shared session (not safe under threads)."""
     import boto3
     from botocore.config import Config
 
@@ -124,7 +149,7 @@ def _call_services(endpoint: Callable[[], str]) -> None:
 
 
 def _report_status(on_execution: Callable[[Any], None]) -> None:
-    """moto sends no `Step Functions Execution Status Change` events."""
+    """Moto sends no `Step Functions Execution Status Change` events."""
     from moto.stepfunctions.parser.backend.execution import BaseExecutionWorkerCommunication, Execution
 
     start, terminated = Execution.start, BaseExecutionWorkerCommunication.terminated
@@ -142,7 +167,7 @@ def _report_status(on_execution: Callable[[Any], None]) -> None:
 
 
 def _accept_early_signals() -> None:
-    """moto fails any SendTask… with a 500 while some execution has started but has no environment yet."""
+    """Moto fails any SendTask… with a 500 while some execution has started but has no environment yet."""
     from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
     listed = StepFunctionsParserBackend._get_executions
@@ -154,7 +179,7 @@ def _accept_early_signals() -> None:
 
 
 def _let_large_attributes_be_replaced() -> None:
-    """moto adds old and new size when an attribute is replaced, and refuses at half of the real limit."""
+    """Moto adds old and new size when an attribute is replaced, and refuses at half of the real limit."""
     from moto.dynamodb.models import dynamo_type
 
     def set_item(items: dict[Any, Any], key: Any, value: Any) -> None:
@@ -164,7 +189,7 @@ def _let_large_attributes_be_replaced() -> None:
 
 
 def _leave_polling_to_the_stack() -> None:
-    """moto would take a queue's messages itself, while they are sent, and hand them to its own Lambda."""
+    """Moto would take a queue's messages itself, while they are sent, and hand them to its own Lambda."""
     from moto.sqs.models import Queue
 
     # The mapping stays listed in Lambda's API; only the queue does not know it.
@@ -172,7 +197,7 @@ def _leave_polling_to_the_stack() -> None:
 
 
 def _read_templates_as_json() -> None:
-    """moto reads every template with a YAML parser that takes seconds for a large one, twice."""
+    """Moto reads every template with a YAML parser that takes seconds for a large one, twice."""
     from moto.cloudformation.models import Stack
 
     read = Stack.parse_template

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from local.settings import ACCOUNT, REGION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _NO_VALUE = object()
 

@@ -11,13 +11,16 @@ import importlib
 import json
 import logging
 import os
-import socket
 import struct
 import sys
 import time
 import traceback
-from types import TracebackType
-from typing import Any, Callable, NoReturn
+from typing import Any, NoReturn, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from collections.abc import Callable
+    import socket
 
 READY, RESULT, FAILURE = b"R", b"O", b"E"
 FRAME = struct.Struct(">cQ")
@@ -92,8 +95,8 @@ def _become(request: dict[str, Any]) -> None:
     # The function must not see the stack's own package.
     for name in [name for name in sys.modules if name == "local" or name.startswith("local.")]:
         del sys.modules[name]
-    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115, PTH123
-    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115, PTH123
+    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     handler = logging.StreamHandler(sys.stdout)
     form = f"[%(levelname)s]\t%(asctime)s.%(msecs)03dZ\t{request['request_id']}\t%(message)s"
     formatter = logging.Formatter(form, "%Y-%m-%dT%H:%M:%S")

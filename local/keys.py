@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
 
 from joserfc.jwk import RSAKey
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KEY_FILE = "issuer-key.pem"
 KEY_ID = "turnkeep-local"

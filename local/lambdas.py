@@ -17,11 +17,13 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from local.invocation import FAILURE, FRAME, READY, RESULT
-from local.logs import LogRing
 from local.settings import ACCOUNT, CREDENTIALS, REGION, ROOT
+
+if TYPE_CHECKING:
+    from local.logs import LogRing
 
 PAYLOAD_LIMIT_BYTES = 6_291_556
 INIT_LIMIT_S = 10.0

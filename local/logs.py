@@ -6,8 +6,10 @@ import json
 import threading
 import time
 from collections import deque
-from pathlib import Path
-from typing import Any
+from typing import Any, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KEPT = 20_000
 

@@ -6,12 +6,14 @@ import base64
 import json
 import time
 import uuid
-from typing import Any
+from typing import Any, TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from local.routes import Match
 from local.settings import ACCOUNT
 from local.web import Request, Response
+
+if TYPE_CHECKING:
+    from local.routes import Match
 
 API_ID = "local"
 _TEXT = ("application/json", "application/javascript", "application/xml", "application/problem+json")
@@ -48,7 +50,7 @@ def build_event(
         "accountId": ACCOUNT,
         "apiId": API_ID,
         "domainName": host,
-        "domainPrefix": host.split(".")[0],
+        "domainPrefix": host.split(".", maxsplit=1)[0],
         "http": {
             "method": request.method,
             "path": path,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
-from local.intrinsics import Resolver
+
+if TYPE_CHECKING:
+    from local.intrinsics import Resolver
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,14 @@ CREDENTIALS = {
 
 # Where the template asks for these, the local stack answers so; a template without one is given none.
 LOCAL_PARAMETERS = {
-    "AllowAnonymous": "true",
+    "AllowAnonymous": "false",
     "JwtIssuer": ISSUER,
     "JwtAudience": AUDIENCE,
 }
+
+
+# Only the local stack mixes both: the template's authorizer checks tokens, and tokenless callers come in as anonymous.
+LOCAL_ENVIRONMENT = {"TURNKEEP_ALLOW_ANONYMOUS": "true"}
 
 
 @dataclass(frozen=True)
@@ -74,4 +78,4 @@ class Settings:
         """The variables laid over one function's own."""
         common = {name: str(value) for name, value in self.environment.items() if not isinstance(value, dict)}
         own = self.environment.get(logical_id, {})
-        return common | {name: str(value) for name, value in own.items()}
+        return LOCAL_ENVIRONMENT | common | {name: str(value) for name, value in own.items()}

@@ -9,16 +9,18 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 import boto3
 from botocore.config import Config
 
 from local.settings import CREDENTIALS, ROOT, Settings
 from local.token import make_token
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from collections.abc import Iterator
 
 
 class StackFailed(RuntimeError):

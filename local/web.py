@@ -8,11 +8,13 @@ import struct
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler
-from typing import Any
+from typing import Any, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from http.client import HTTPMessage
+    from collections.abc import Callable
 
 
 class PortTaken(Exception):
