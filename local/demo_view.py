@@ -13,8 +13,6 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-SHOWN = ("status", "attempt", "previous", "epoch", "user", "messages", "adopted", "segments", "decision", "data")
-
 
 class View:
     """Prints the demo's steps."""
@@ -89,13 +87,18 @@ class View:
 
     def ledger(self, items: list[dict[str, Any]], name: str) -> None:
         """The conversation's items as they lie in the table, in order, JSON decoded."""
-        table = Table(box=box.SIMPLE_HEAD, title=f"the ledger ({name})", title_justify="left", expand=True)
-        table.add_column("sk", no_wrap=True, style="bold")
-        table.add_column("bytes", justify="right")
-        table.add_column("what it says", overflow="ellipsis", no_wrap=True)
+        table = Table(
+            box=box.SIMPLE_HEAD, title=f"the ledger, item by item ({name})", title_justify="left", expand=True
+        )
+        table.add_column("sk", no_wrap=True, style="bold", min_width=15)
+        table.add_column("bytes", justify="right", min_width=5)
+        table.add_column("status", no_wrap=True, min_width=8)
+        table.add_column("attempt", justify="right", min_width=7)
+        table.add_column("what it says", overflow="ellipsis", no_wrap=True, ratio=1)
         for item in items:
-            says = "  ".join(f"{key}={_plain(item[key])}" for key in SHOWN if key in item)
-            table.add_row(_short_key(item["sk"]["S"]), str(_size(item)), says)
+            facts = {name: _plain(value) for name, value in item.items()}
+            status, attempt = facts.get("status", ""), facts.get("attempt", "")
+            table.add_row(_short_key(facts["sk"]), str(_size(item)), status, attempt, _says(facts))
         self.console.print()
         self.console.print(table)
 
@@ -136,6 +139,21 @@ def _short_key(sk: str) -> str:
     """A sort key without the zeros that pad its numbers, and with a hash cut."""
     parts = [part.lstrip("0") or "0" if part.isdigit() and len(part) == 16 else part[:10] for part in sk.split("#")]
     return "#".join(parts) if len(parts) > 1 else sk
+
+
+def _says(facts: dict[str, str]) -> str:
+    """One line of what an item holds, JSON decoded."""
+    kind = facts["sk"].split("#")[0]
+    if kind == "CONVERSATION":
+        return f"owner {facts.get('owner', 'nobody')}, last turn {facts['turn']}, {facts['messageCount']} messages"
+    if kind == "SEG":
+        return facts["data"]
+    if kind == "ONCE":
+        return facts.get("result", "begun")
+    said = [json.loads(facts["user"])["content"]] if "user" in facts else []
+    messages = json.loads(facts.get("messages", "[]"))
+    said += [message["content"] for message in messages if message["role"] == "assistant" and message["content"]]
+    return " → ".join(said)
 
 
 def _plain(value: dict[str, Any]) -> str:
