@@ -6,12 +6,14 @@ import datetime
 import json
 import threading
 import uuid
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from local.lambdas import Function, Lambdas, Outcome, TooManyInvocations
+from local.lambdas import Lambdas, Outcome, TooManyInvocations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from local.function import Function
 
 
 class AsyncInvocations:

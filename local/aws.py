@@ -10,7 +10,7 @@ import re
 import threading
 import time
 import uuid
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
 
 from local.asynchronous import AsyncInvocations
@@ -267,15 +267,15 @@ def _environ(request: Request) -> dict[str, Any]:
     }
     for name, value in request.headers:
         key = name.upper().replace("-", "_")
-        if key == "AUTHORIZATION":
-            # One region here: what a caller's own settings say of it must not hide the stack's resources.
-            value = _SCOPE.sub(rf"\g<1>{REGION}\g<3>\g<4>\g<5>", value)
         if key == "CONTENT_ENCODING" and value == "gzip":
             body = gzip.decompress(body)
-            continue
-        if key not in ("CONTENT_LENGTH", "TRANSFER_ENCODING"):
-            key = key if key == "CONTENT_TYPE" else f"HTTP_{key}"
-            environ[key] = f"{environ[key]},{value}" if key in environ else value
+        elif key == "AUTHORIZATION":
+            # One region here: what a caller's own settings say of it must not hide the stack's resources.
+            environ["HTTP_AUTHORIZATION"] = _SCOPE.sub(rf"\g<1>{REGION}\g<3>\g<4>\g<5>", value)
+        elif key == "CONTENT_TYPE":
+            environ[key] = value
+        elif key not in ("CONTENT_LENGTH", "TRANSFER_ENCODING"):
+            environ[f"HTTP_{key}"] = f"{environ[f'HTTP_{key}']},{value}" if f"HTTP_{key}" in environ else value
     environ["CONTENT_LENGTH"] = str(len(body))
     environ["wsgi.input"] = io.BytesIO(body)
     return environ

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 from local.faults import Fault
+from local.http import describe
+from local.keys import public_keys
 from local.web import Request, Response
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from local.server import Server
 
 
@@ -37,63 +42,50 @@ class Control:
 
     def answer(self, request: Request) -> Response:
         """Serves one control request."""
-        parts = request.path.removeprefix("/_local/").strip("/").split("/")
+        path = request.path.removeprefix("/_local/").strip("/")
         query = {name: values[-1] for name, values in parse_qs(request.query).items()}
-        try:
-            body = json.loads(request.body) if request.body else {}
-            found = self._act(request.method, parts, query, body)
-        except (KeyError, TypeError, ValueError) as error:
-            return _json(400, {"message": f"{type(error).__name__}: {error}"})
-        return _json(404, {"message": "no such control path"}) if found is None else _json(200, found)
+        for method, pattern, act in self._table():
+            if method == request.method and (match := re.fullmatch(pattern, path)):
+                try:
+                    body = json.loads(request.body) if request.body else {}
+                    return _json(200, act(*match.groups(), **({"body": body} if method == "POST" else query)))
+                except (KeyError, TypeError, ValueError) as error:
+                    return _json(400, {"message": f"{type(error).__name__}: {error}"})
+        return _json(404, {"message": "no such control path"})
 
-    def _act(self, method: str, parts: list[str], query: dict[str, str], body: dict[str, Any]) -> Any:
+    def _table(self) -> list[tuple[str, str, Callable[..., Any]]]:
         server = self._server
-        since = int(query.get("since", 0))
-        match [method, *parts]:
-            case ["GET", "deployment"]:
-                return self._deployment()
-            case ["GET", "calls"]:
-                return server.aws.calls.snapshot(query.get("request_id"), since)
-            case ["DELETE", "calls"]:
-                server.aws.calls.reset()
-                return {}
-            case ["GET", "faults"]:
-                return {"faults": server.aws.faults.snapshot()}
-            case ["POST", "faults"]:
-                return server.aws.faults.add(_fault(body)).to_dict()
-            case ["DELETE", "faults"]:
-                server.aws.faults.remove()
-                return {}
-            case ["DELETE", "faults", number]:
-                server.aws.faults.remove(int(number))
-                return {}
-            case ["POST", "faults", number, "release"]:
-                return {"released": server.aws.faults.release(int(number))}
-            case ["GET", "logs"]:
-                return server.logs.snapshot(query.get("function"), query.get("request_id"), since)
-            case ["GET", "invocations"]:
-                return {"invocations": self._invocations()}
-            case ["POST", "invocations", request_id, "signal"]:
-                number = signal.Signals[f"SIG{body['signal']}"]
-                return {"sent": server.lambdas.signal(request_id, number)}
-            case ["POST", "environment"]:
-                variables = {str(name): str(value) for name, value in body["variables"].items()}
-                server.lambdas.override(body.get("function"), variables, body.get("times"))
-                return {}
-            case ["DELETE", "environment"]:
-                server.lambdas.clear_overrides()
-                return {}
-            case ["POST", "schedules", name]:
-                return {"fired": server.events.fire(name)}
-            case ["GET", "jwks.json"]:
-                from local.keys import public_keys
+        calls, faults = server.aws.calls, server.aws.faults
+        return [
+            ("GET", "deployment", self._deployment),
+            ("GET", "calls", lambda request_id=None, since=0: calls.snapshot(request_id, int(since))),
+            ("DELETE", "calls", calls.reset),
+            ("GET", "faults", lambda: {"faults": faults.snapshot()}),
+            ("POST", "faults", lambda body: faults.add(_fault(body)).to_dict()),
+            ("DELETE", "faults", faults.remove),
+            ("DELETE", r"faults/(\d+)", lambda number: faults.remove(int(number))),
+            ("POST", r"faults/(\d+)/release", lambda number, body: {"released": faults.release(int(number))}),
+            ("GET", "logs", self._logs),
+            ("GET", "invocations", self._invocations),
+            ("POST", r"invocations/([\w-]+)/signal", self._send_signal),
+            ("POST", "environment", self._override),
+            ("DELETE", "environment", server.lambdas.clear_overrides),
+            ("POST", r"schedules/(.+)", lambda name, body: {"fired": server.events.fire(unquote(name))}),
+            ("GET", "jwks.json", lambda: public_keys(server.key)),
+        ]
 
-                return public_keys(server.key)
-        return None
+    def _logs(self, function: str | None = None, request_id: str | None = None, since: str = "0") -> dict[str, Any]:
+        return self._server.logs.snapshot(function, request_id, int(since))
+
+    def _send_signal(self, request_id: str, body: dict[str, Any]) -> dict[str, Any]:
+        number = signal.Signals[f"SIG{body['signal']}"]
+        return {"sent": self._server.lambdas.signal(request_id, number)}
+
+    def _override(self, body: dict[str, Any]) -> None:
+        variables = {str(name): str(value) for name, value in body["variables"].items()}
+        self._server.lambdas.override(body.get("function"), variables, body.get("times"))
 
     def _deployment(self) -> dict[str, Any]:
-        from local.http import describe
-
         deployment = self._server.deployment
         functions = {
             function.logical_id: {
@@ -114,17 +106,19 @@ class Control:
             "parameters": deployment.parameters,
         }
 
-    def _invocations(self) -> list[dict[str, Any]]:
-        return [
+    def _invocations(self) -> dict[str, Any]:
+        running = [
             {
-                "request_id": running.request_id,
-                "function": running.function.logical_id,
-                "pid": running.pid,
-                "started_ms": running.started_ms,
+                "request_id": each.request_id,
+                "function": each.function.logical_id,
+                "pid": each.pid,
+                "started_ms": each.started_ms,
+                "phase": "handler" if each.in_handler else "init",
             }
-            for running in self._server.lambdas.running()
-            if running.pid and not running.ended
+            for each in self._server.lambdas.running()
+            if each.pid and not each.ended
         ]
+        return {"invocations": running}
 
 
 def _fault(body: dict[str, Any]) -> Fault:

@@ -7,16 +7,15 @@ import io
 import json
 import zipfile
 from dataclasses import dataclass, field
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import boto3
 from botocore.config import Config
 
 from local.aws import OWN_HEADER
+from local.function import Function
 from local.intrinsics import Resolver
-from local.lambdas import Function
 from local.routes import Cors, Route, read_cors, read_routes
-from local.settings import BUCKET, CREDENTIALS, STACK_NAME, Settings
+from local.settings import BUCKET, STACK_NAME, Settings, aws_session
 
 if TYPE_CHECKING:
     from local.template import Transformed
@@ -65,18 +64,16 @@ class Deployment:
     parameters: dict[str, str] = field(default_factory=dict)
 
 
+_session = functools.cache(aws_session)
+
+
 @functools.cache
 def internal_client(service: str, endpoint: str) -> Any:
     """A client whose calls the endpoint neither counts nor troubles."""
     config = Config(read_timeout=60, retries={"mode": "standard", "total_max_attempts": 2}, max_pool_connections=50)
-    client = _session().client(service, endpoint_url=endpoint, config=config)  # type: ignore[call-overload]
+    client = _session().client(service, endpoint_url=endpoint, config=config)
     client.meta.events.register("before-sign", lambda request, **_: request.headers.add_header(OWN_HEADER, "1"))
     return client
-
-
-@functools.cache
-def _session() -> boto3.session.Session:
-    return boto3.session.Session(**CREDENTIALS)
 
 
 def deploy(template: Transformed, settings: Settings, endpoint: str, api_url: str) -> Deployment:

@@ -6,13 +6,13 @@ import datetime
 import json
 import threading
 import uuid
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from local.settings import ACCOUNT, REGION
 
 if TYPE_CHECKING:
-    from local.deploy import Rule
     from local.asynchronous import AsyncInvocations
+    from local.deploy import Rule
 
 
 class EventBus:
@@ -67,9 +67,10 @@ class EventBus:
 
         event = _envelope(source, kind, detail, resources)
         for rule in self._rules:
-            if rule.pattern is not None and rule.bus == bus and not self._closed.is_set():
-                if EventPattern.load(json.dumps(rule.pattern)).matches_event(event):  # type: ignore[arg-type]
-                    self._invoke(rule, event)
+            if rule.pattern is None or rule.bus != bus or self._closed.is_set():
+                continue
+            if EventPattern.load(json.dumps(rule.pattern)).matches_event(event):  # type: ignore[arg-type]
+                self._invoke(rule, event)
 
     def fire(self, name: str) -> bool:
         """Fires one schedule now; False where there is none of that name."""

@@ -12,9 +12,9 @@ import sys
 import threading
 import types
 import warnings
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from local.settings import CREDENTIALS, REGION
+from local.settings import REGION, aws_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ def load_moto() -> Callable[..., Any]:
         return [REGION] if partition_name == "aws" else []
 
     # moto lays out every service in every region there is; this endpoint has one.
-    boto3.session.Session.get_available_regions = one_region  # type: ignore[method-assign,assignment]
+    _put(boto3.session.Session, "get_available_regions", one_region)
     # moto's REST APIs validate OpenAPI with it; what is deployed here has an HTTP API.
     for name in ("", ".validation", ".validation.exceptions"):
         stand_in = types.ModuleType(f"openapi_spec_validator{name}")
@@ -82,7 +82,7 @@ def _leave_schedules_out_of_events() -> None:
         if not rule.scheduled_expression:
             send_to_targets(rule, original_event, transform_input)
 
-    Rule.send_to_targets = send  # type: ignore[method-assign]
+    _put(Rule, "send_to_targets", send)
 
 
 def _evaluate_jsonata() -> None:
@@ -119,7 +119,6 @@ def _plain(value: Any) -> Any:
 
 def _call_services(endpoint: Callable[[], str]) -> None:
     """Moto makes a client for every task, on `localhost`, through boto3's shared session (not safe under threads)."""
-    import boto3
     from botocore.config import Config
 
     # Loaded here because each of them keeps its own name of the function that is replaced.
@@ -128,7 +127,7 @@ def _call_services(endpoint: Callable[[], str]) -> None:
         state_task_service_factory,
     )
 
-    session = boto3.session.Session(**CREDENTIALS)
+    session = aws_session()
     clients: dict[str, Any] = {}
     lock = threading.Lock()
 
@@ -162,8 +161,8 @@ def _report_status(on_execution: Callable[[Any], None]) -> None:
         terminated(communication)
         on_execution(communication.execution)
 
-    Execution.start = start_and_tell
-    BaseExecutionWorkerCommunication.terminated = end_and_tell
+    _put(Execution, "start", start_and_tell)
+    _put(BaseExecutionWorkerCommunication, "terminated", end_and_tell)
 
 
 def _accept_early_signals() -> None:
@@ -175,7 +174,7 @@ def _accept_early_signals() -> None:
     def ready(backend: StepFunctionsParserBackend, execution_status: Any = None) -> list[Any]:
         return [each for each in listed(backend, execution_status) if each.exec_worker and each.exec_worker.env]
 
-    StepFunctionsParserBackend._get_executions = ready
+    _put(StepFunctionsParserBackend, "_get_executions", ready)
 
 
 def _let_large_attributes_be_replaced() -> None:
@@ -185,7 +184,7 @@ def _let_large_attributes_be_replaced() -> None:
     def set_item(items: dict[Any, Any], key: Any, value: Any) -> None:
         dict.__setitem__(items, key, value)
 
-    dynamo_type.LimitedSizeDict.__setitem__ = set_item
+    _put(dynamo_type.LimitedSizeDict, "__setitem__", set_item)
 
 
 def _leave_polling_to_the_stack() -> None:
@@ -193,7 +192,7 @@ def _leave_polling_to_the_stack() -> None:
     from moto.sqs.models import Queue
 
     # The mapping stays listed in Lambda's API; only the queue does not know it.
-    Queue.lambda_event_source_mappings = property(lambda queue: {}, lambda queue, value: None)
+    _put(Queue, "lambda_event_source_mappings", property(lambda queue: {}, lambda queue, value: None))
 
 
 def _read_templates_as_json() -> None:
@@ -205,7 +204,11 @@ def _read_templates_as_json() -> None:
     def parse_template(template: str) -> Any:
         return json.loads(template) if template.startswith("{") else read(template)
 
-    Stack.parse_template = staticmethod(parse_template)
+    _put(Stack, "parse_template", staticmethod(parse_template))
+
+
+def _put(owner: type, name: str, value: Any) -> None:
+    setattr(owner, name, value)
 
 
 def _replace_everywhere(name: str, value: Any) -> None:

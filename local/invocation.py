@@ -15,12 +15,12 @@ import struct
 import sys
 import time
 import traceback
-from typing import Any, NoReturn, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from collections.abc import Callable
     import socket
+    from collections.abc import Callable
+    from types import TracebackType
 
 READY, RESULT, FAILURE = b"R", b"O", b"E"
 FRAME = struct.Struct(">cQ")

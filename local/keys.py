@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import TYPE_CHECKING
 
 from joserfc.jwk import RSAKey
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path

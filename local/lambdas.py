@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 import secrets
-import selectors
 import signal
 import socket
 import struct
@@ -16,50 +14,18 @@ import sys
 import threading
 import time
 import uuid
-from dataclasses import dataclass, field
-from typing import Any, TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from local.invocation import FAILURE, FRAME, READY, RESULT
-from local.settings import ACCOUNT, CREDENTIALS, REGION, ROOT
+from local.exchange import Exchange
+from local.function import Function, Running
+from local.invocation import FAILURE
+from local.settings import CREDENTIALS, REGION, ROOT
 
 if TYPE_CHECKING:
     from local.logs import LogRing
 
 PAYLOAD_LIMIT_BYTES = 6_291_556
-INIT_LIMIT_S = 10.0
-
-
-@dataclass(frozen=True)
-class Function:
-    """A deployed function, read back from CloudFormation.
-
-    Attributes:
-        logical_id: Its name in the template.
-        name: Its physical name.
-        paths: Its folder, then its layers' folders, as they go to the front of `sys.path`.
-        reserved_concurrency: How many may run at once; None for any number.
-        retries: How often a failed asynchronous invocation is tried again.
-        failure_arn: The queue that gets a record of an asynchronous invocation that failed for good, or "".
-        dead_letter_arn: The queue that gets that invocation's event, or "".
-    """
-
-    logical_id: str
-    name: str
-    handler: str
-    environment: dict[str, str]
-    timeout_s: float
-    memory_mb: int
-    paths: tuple[str, ...]
-    reserved_concurrency: int | None = None
-    retries: int = 2
-    failure_arn: str = ""
-    dead_letter_arn: str = ""
-    log_group: str = ""
-
-    @property
-    def arn(self) -> str:
-        """The function's ARN."""
-        return f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{self.name}"
 
 
 @dataclass(frozen=True)
@@ -75,19 +41,6 @@ class Outcome:
     def value(self) -> Any:
         """The payload, parsed."""
         return json.loads(self.payload)
-
-
-@dataclass
-class Running:
-    """An invocation in progress."""
-
-    request_id: str
-    trace_root: str
-    function: Function
-    started_ms: int
-    pid: int = 0
-    ended: bool = False
-    tail: bytearray = field(default_factory=bytearray)
 
 
 class TooManyInvocations(Exception):
@@ -266,7 +219,7 @@ class Lambdas:
                 theirs.close()
                 os.close(output_write)
                 os.close(status_write)
-            exchange = _Exchange(ours, output_read, status_read, running, self._logs)
+            exchange = Exchange(ours, output_read, status_read, running, self._logs)
             exchange.send(struct.pack(">QQ", len(header), len(event)) + header + event)
             return self._report(running, exchange)
         except OSError as error:
@@ -276,7 +229,7 @@ class Lambdas:
             os.close(output_read)
             os.close(status_read)
 
-    def _report(self, running: Running, exchange: _Exchange) -> Outcome:
+    def _report(self, running: Running, exchange: Exchange) -> Outcome:
         timeout_s = running.function.timeout_s
         prefix = f"RequestId: {running.request_id} Error: "
         exchange.follow(timeout_s)
@@ -302,113 +255,6 @@ class Lambdas:
         payload = {"errorType": error_type, "errorMessage": message}
         self._logs.add(running.function.logical_id, running.request_id, json.dumps(payload))
         return Outcome(running.request_id, json.dumps(payload).encode(), True, bytes(running.tail))
-
-
-class _Exchange:
-    """Both sides of a child's pipes: sends the request, follows output, answer and end until its deadline."""
-
-    def __init__(self, connection: socket.socket, output: int, status: int, running: Running, logs: LogRing) -> None:
-        self._connection, self._output, self._status = connection, output, status
-        self._running, self._logs = running, logs
-        self._unsent = memoryview(b"")
-        self._received = bytearray()
-        self._line = bytearray()
-        self._told = bytearray()
-        self._deadline_s = time.monotonic() + INIT_LIMIT_S + running.function.timeout_s
-        self.outcome: tuple[bytes, bytes] | None = None
-        self.status: tuple[str, int] | None = None
-        self.timed_out = False
-        connection.setblocking(False)
-        os.set_blocking(output, False)
-
-    def send(self, request: bytes) -> None:
-        """Queues the request; it is sent while following, since a stopped child does not read."""
-        self._unsent = memoryview(request)
-
-    def follow(self, timeout_s: float) -> None:
-        """Returns when the child has answered, has ended, or is out of time."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._connection, selectors.EVENT_READ | selectors.EVENT_WRITE)
-            selector.register(self._output, selectors.EVENT_READ)
-            selector.register(self._status, selectors.EVENT_READ)
-            while self.outcome is None and self.status is None:
-                left_s = self._deadline_s - time.monotonic()
-                if left_s <= 0:
-                    self.timed_out = True
-                    break
-                for key, events in selector.select(left_s):
-                    if key.fd == self._status:
-                        self._read_status(selector)
-                    elif key.fd == self._output:
-                        self._read_output(selector)
-                    else:
-                        self._converse(selector, events, timeout_s)
-            if self.outcome is None:
-                self._converse(selector, selectors.EVENT_READ, timeout_s)
-            self._read_output(selector)
-        if self._line:
-            self._log(bytes(self._line))
-
-    def _converse(self, selector: selectors.BaseSelector, events: int, timeout_s: float) -> None:
-        try:
-            if events & selectors.EVENT_WRITE and self._unsent:
-                self._unsent = self._unsent[self._connection.send(self._unsent) :]
-            if not self._unsent and self._connection in selector.get_map():
-                selector.modify(self._connection, selectors.EVENT_READ)
-            if events & selectors.EVENT_READ:
-                while part := self._connection.recv(1 << 20):
-                    self._received += part
-                selector.unregister(self._connection)
-        except BlockingIOError:
-            pass
-        except (ConnectionError, KeyError):
-            with contextlib.suppress(KeyError):
-                selector.unregister(self._connection)
-        self._take_frames(timeout_s)
-
-    def _take_frames(self, timeout_s: float) -> None:
-        while len(self._received) >= FRAME.size:
-            kind, length = FRAME.unpack_from(self._received)
-            if len(self._received) < FRAME.size + length:
-                return
-            payload = bytes(self._received[FRAME.size : FRAME.size + length])
-            del self._received[: FRAME.size + length]
-            if kind == READY:
-                self._deadline_s = time.monotonic() + timeout_s
-            elif kind in (RESULT, FAILURE):
-                self.outcome = (kind, payload)
-
-    def _read_status(self, selector: selectors.BaseSelector) -> None:
-        part = os.read(self._status, 4096)
-        self._told += part
-        *lines, rest = bytes(self._told).split(b"\n")
-        self._told = bytearray(rest)
-        for line in lines:
-            word, number = line.split()
-            if word == b"pid":
-                self._running.pid = int(number)
-            else:
-                self.status = (word.decode(), int(number))
-        if not part and self.status is None:
-            self.status = ("signal", int(signal.SIGKILL))  # the zygote itself is gone
-
-    def _read_output(self, selector: selectors.BaseSelector) -> None:
-        try:
-            while part := os.read(self._output, 1 << 16):
-                self._running.tail += part
-                del self._running.tail[:-4096]
-                self._line += part
-                *lines, rest = bytes(self._line).split(b"\n")
-                self._line = bytearray(rest)
-                for line in lines:
-                    self._log(line)
-            selector.unregister(self._output)
-        except (BlockingIOError, KeyError):
-            pass
-
-    def _log(self, line: bytes) -> None:
-        text = line.decode("utf-8", "replace")
-        self._logs.add(self._running.function.logical_id, self._running.request_id, text)
 
 
 def _signal(pid: int, number: int) -> bool:

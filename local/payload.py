@@ -6,7 +6,7 @@ import base64
 import json
 import time
 import uuid
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from local.settings import ACCOUNT
@@ -25,8 +25,12 @@ def build_event(
     """The event for a request.
 
     Args:
-        path: The decoded path.
+        request: The request as it came.
+        path: Its path, decoded.
+        match: The route that it goes to.
         claims: A verified token's claims, as text; None where nobody authorized the request.
+        host: The name and port by which the API was called.
+        request_id: The gateway's id of the request.
     """
     folded: dict[str, str] = {}
     cookies: list[str] = []

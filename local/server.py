@@ -15,7 +15,7 @@ from local.lambdas import Lambdas
 from local.logs import LogRing
 from local.settings import CREDENTIALS, LOCAL_PARAMETERS, Settings
 from local.template import transform_template
-from local.web import WebServer
+from local.web import Request, Response, WebServer
 
 
 class Server:
@@ -33,14 +33,12 @@ class Server:
         self.logs = LogRing(Path(settings.log_file) if settings.log_file else None)
         self._web: list[WebServer] = []
         self._pollers: list[Any] = []
-        self._aws_web = WebServer(settings.host, settings.aws_port, lambda request: self.aws.answer(request))
+        self._aws_web = WebServer(settings.host, settings.aws_port, self._answer_aws)
         self._web.append(self._aws_web)
         try:
             from local.http import BODY_LIMIT_BYTES
 
-            self._api_web = WebServer(
-                settings.host, settings.port, lambda request: self.api.answer(request), BODY_LIMIT_BYTES
-            )
+            self._api_web = WebServer(settings.host, settings.port, self._answer_api, BODY_LIMIT_BYTES)
             self._web.append(self._api_web)
             self.lambdas = Lambdas(self.logs)
         except BaseException:
@@ -101,6 +99,14 @@ class Server:
         for web in self._web:
             web.server_close()
         self.logs.close()
+
+    # Both servers hold their ports before what answers is there.
+
+    def _answer_aws(self, request: Request) -> Response:
+        return self.aws.answer(request)
+
+    def _answer_api(self, request: Request) -> Response:
+        return self.api.answer(request)
 
     def _send(self, queue_arn: str, text: str) -> None:
         from local.deploy import internal_client

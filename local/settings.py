@@ -23,6 +23,14 @@ CREDENTIALS = {
     "region_name": REGION,
 }
 
+
+def aws_session() -> Any:
+    """A boto3 session of its own (the shared one is not safe under threads)."""
+    import boto3
+
+    return boto3.session.Session(**CREDENTIALS)  # type: ignore[arg-type]
+
+
 # Where the template asks for these, the local stack answers so; a template without one is given none.
 LOCAL_PARAMETERS = {
     "AllowAnonymous": "false",

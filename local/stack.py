@@ -10,17 +10,16 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import boto3
 from botocore.config import Config
 
-from local.settings import CREDENTIALS, ROOT, Settings
+from local.settings import ROOT, Settings, aws_session
 from local.token import make_token
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from collections.abc import Iterator
+    from types import TracebackType
 
 
 class StackFailed(RuntimeError):
@@ -43,6 +42,7 @@ class LocalStack:
     def __init__(
         self,
         ports: int | tuple[int, int] = 0,
+        *,
         env_overrides: dict[str, Any] | None = None,
         parameters: dict[str, str] | None = None,
         template: Path | None = None,
@@ -126,8 +126,7 @@ class LocalStack:
 
     def client(self, service: str, **config: Any) -> Any:
         """A boto3 client on the stack; `config` goes to botocore's `Config`."""
-        session = boto3.session.Session(**CREDENTIALS)
-        return session.client(service, endpoint_url=self.aws_url, config=Config(**config))  # type: ignore[call-overload]
+        return aws_session().client(service, endpoint_url=self.aws_url, config=Config(**config))
 
     def invoke(self, name: str, event: Any) -> Invoked:
         """Invokes a function by its logical id or its name and waits for its end."""
@@ -281,14 +280,14 @@ class Invocations:
         self._stack = stack
 
     def running(self, function: str | None = None) -> list[dict[str, Any]]:
-        """Each with `request_id`, `function` (its logical id), `pid` and `started_ms`."""
+        """Each with `request_id`, `function` (its logical id), `pid`, `started_ms`, `phase` (`init`, `handler`)."""
         found = self._stack.control("GET", "invocations")["invocations"]
         return [each for each in found if function in (None, each["function"])]
 
     def wait_for(self, function: str, count: int = 1, timeout_s: float = 30.0) -> list[dict[str, Any]]:
-        """Waits until so many invocations of a function run; raises TimeoutError."""
+        """Waits until so many invocations of a function are in their handler; raises TimeoutError."""
         until_s = time.monotonic() + timeout_s
-        while len(found := self.running(function)) < count:
+        while len(found := [each for each in self.running(function) if each["phase"] == "handler"]) < count:
             if time.monotonic() > until_s:
                 raise TimeoutError(f"{len(found)} invocations of {function} run, not {count}")
             time.sleep(0.02)

@@ -12,7 +12,7 @@ import os
 import re
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -41,7 +41,7 @@ def _short_form(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
     return {_UNTAGGED.get(suffix, f"Fn::{suffix}"): value}
 
 
-_Loader.add_multi_constructor("!", _short_form)  # type: ignore[no-untyped-call]
+_Loader.add_multi_constructor("!", _short_form)
 
 
 def load_yaml(text: str) -> Any:

@@ -32,6 +32,9 @@ def make_token(
     """A signed token for a user.
 
     Args:
+        user: Its `sub`.
+        tenant: The tenant's name, or None.
+        roles: The roles' names.
         state_dir: Where the stack keeps its key.
         life_s: Seconds until it expires; a negative number makes one that has expired.
         claims: Laid over the claims, for tests of tokens that are refused.

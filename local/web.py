@@ -10,11 +10,11 @@ import threading
 import traceback
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from http.client import HTTPMessage
     from collections.abc import Callable
+    from email.message import Message
 
 
 class PortTaken(Exception):
@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()  # the caller waits for it before it sends the body
         return going_on
 
-    def _read_body(self, headers: HTTPMessage) -> tuple[bytes, bool]:
+    def _read_body(self, headers: Message) -> tuple[bytes, bool]:
         limit = self.server.body_limit_bytes
         if "chunked" in headers.get("Transfer-Encoding", "").lower():
             parts, size = [], 0

@@ -74,7 +74,7 @@ def _warm() -> None:
             models[file_path] = read(loader, file_path)
         return models[file_path]
 
-    botocore.loaders.JSONFileLoader.load_file = load_file  # type: ignore[method-assign]
+    botocore.loaders.JSONFileLoader.load_file = load_file  # type: ignore[method-assign,assignment]
     session = boto3.session.Session(aws_access_key_id="warm", aws_secret_access_key="warm", region_name="us-east-1")
     for name in WARM_CLIENTS:
         session.client(name)  # type: ignore[call-overload]

@@ -9,10 +9,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from local.stack import LocalStack
+if TYPE_CHECKING:
+    from local.stack import LocalStack
 
 pytestmark = pytest.mark.process
 TOY = Path(__file__).parent / "toy"

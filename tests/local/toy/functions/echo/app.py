@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import boto3
 import toyagent
@@ -47,7 +48,7 @@ def do_facts(event, context):
         "made_in": MADE_IN,
         "environment": dict(os.environ),
         "path": sys.path,
-        "cwd": os.getcwd(),
+        "cwd": str(Path.cwd()),
         "names": [toyshared.NAME, toyagent.NAME],
         "modules": sorted(name for name in sys.modules if name.split(".")[0] in ("local", "turnkeep")),
         "threads": threading.active_count(),
