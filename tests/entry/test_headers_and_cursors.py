@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,9 @@ from turnkeep.entry.http.prefer import Preferences, parse_idempotency_key, parse
 from turnkeep.entry.http.request import Request
 from turnkeep.errors import InvalidRequestError
 from turnkeep.usecases.deps import Caller
+
+if TYPE_CHECKING:
+    from turnkeep.ledger.store import Item
 
 ANN = Caller(principal="ann", tenant="acme")
 
@@ -147,7 +150,7 @@ def test_tampered_cursors(cursor: str) -> None:
 
 
 def test_a_position_in_a_listing_is_rebuilt_from_the_caller() -> None:
-    item = {"ownerKey": "acme/ann/_", "savedAt": 5, "pk": "acme/_/c%2F1", "sk": "CONVERSATION"}
+    item: Item = {"ownerKey": "acme/ann/_", "savedAt": 5, "pk": "acme/_/c%2F1", "sk": "CONVERSATION"}
     position = positions.of_conversation(item)
     assert position == [5, "c/1"]
     assert positions.conversation(position, ANN) == item
@@ -184,6 +187,6 @@ def test_no_cursor_is_the_beginning() -> None:
 
 
 def test_a_place_among_asks_names_no_partition() -> None:
-    item = {"audienceKey": "acme/role:x/_", "askedAt": 9, "pk": "acme/_/c1", "sk": "TURN#0000000000000007"}
+    item: Item = {"audienceKey": "acme/role:x/_", "askedAt": 9, "pk": "acme/_/c1", "sk": "TURN#0000000000000007"}
     assert positions.of_ask(item) == [9, "c1", 7]
     assert positions.ask([9, "c1", 7], ANN) == {name: item[name] for name in ("askedAt", "pk", "sk")}

@@ -7,12 +7,14 @@ what somebody said; turnkeep's own errors are the exception, as their sentences 
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 import traceback
 from collections import Counter
 from functools import lru_cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol, cast
 
 from aws_lambda_powertools.logging import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
@@ -93,11 +95,22 @@ class Sink(Protocol):
         ...
 
 
+class _Stdout(io.TextIOBase):
+    """Wherever standard output goes when a line is written, not when the logger was made: forks redirect it."""
+
+    def write(self, text: str, /) -> int:
+        return sys.stdout.write(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
 class PowertoolsSink:
     """Lines through Powertools' Logger (JSON), metrics as CloudWatch's embedded metric format."""
 
     def __init__(self) -> None:
-        self._logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME") or "turnkeep")
+        service = os.environ.get("POWERTOOLS_SERVICE_NAME") or "turnkeep"
+        self._logger = Logger(service=service, location=None, stream=cast(IO[str], _Stdout()))
 
     def line(self, message: str, facts: Mapping[str, Any], *, is_fault: bool) -> None:
         """Writes one line, at the level ERROR where it is a fault of ours."""

@@ -184,17 +184,19 @@ _processes: dict[int, Process] = {}
 
 
 def process() -> Process:
-    """This process's composition, made by its first invocation.
+    """This process's composition, made by its first invocation and kept while its environment stays the same.
 
     Raises:
         BadSettingError: an environment variable is missing or wrong; the next invocation looks again.
     """
+    environment = read_environment()
     # By process id: the local stack forks its invocations, and a child must not share a parent's connections.
     pid = os.getpid()
-    if pid not in _processes:
+    kept = _processes.get(pid)
+    if kept is None or kept.environment != environment:
         _processes.clear()
-        _processes[pid] = Process(read_environment())
-    return _processes[pid]
+        kept = _processes[pid] = Process(environment)
+    return kept
 
 
 def invocation(context: Any, observation: Observation) -> Invocation:
