@@ -111,8 +111,7 @@ def _answers(url: str) -> bool:
 class Demo:
     """Plays the conversation; every step checks what it promises."""
 
-    def __init__(self, api_url: str, aws_url: str, view: View) -> None:
-        state_dir = Path(Settings().state_dir)
+    def __init__(self, api_url: str, aws_url: str, view: View, *, state_dir: Path) -> None:
         self.customer = Api(api_url, aws_url, make_token("carla", state_dir=state_dir))
         self.supervisor = Api(api_url, aws_url, make_token("sam", roles=["supervisor"], state_dir=state_dir))
         self.view = view
@@ -253,7 +252,7 @@ def main() -> int:
     view = View()
     try:
         with running_stack() as (api_url, aws_url):
-            Demo(api_url, aws_url, view).play()
+            Demo(api_url, aws_url, view, state_dir=Path(Settings().state_dir)).play()
     except PromiseBroken as broken:
         view.broken(str(broken))
         return 1
