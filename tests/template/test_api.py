@@ -49,6 +49,17 @@ def test_every_route_may_call_its_function(source: dict[str, Any]) -> None:
     assert allowed == ROUTES
 
 
+def test_the_api_calls_what_snapstart_works_on(source: dict[str, Any]) -> None:
+    """A version behind an alias; the parameter alone would do nothing."""
+    for name in set(ROUTES.values()):
+        properties = source["Resources"][name]["Properties"]
+        assert properties["AutoPublishAlias"] == "live"
+        assert properties["SnapStart"]["Fn::If"][:2] == ["UseSnapStart", {"ApplyOn": "PublishedVersions"}]
+    paths = source["Resources"]["HttpApi"]["Properties"]["DefinitionBody"]["paths"]
+    called = [each["x-amazon-apigateway-integration"]["uri"] for methods in paths.values() for each in methods.values()]
+    assert all(uri["Fn::Sub"].endswith("Function.Alias}/invocations") for uri in called)
+
+
 def test_every_integration_speaks_payload_2(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
     for operation in operations.values():
         integration = operation["x-amazon-apigateway-integration"]
