@@ -112,6 +112,13 @@ def test_a_call_without_a_result_gets_one_that_says_what_happened() -> None:
     assert len(stored) == 4
 
 
+def test_one_result_answers_one_call() -> None:
+    twins = [{"id": "a", "name": "look", "args": {}}] * 2
+    result = {"role": "tool", "content": "r", "toolCallId": "a"}
+    closed = close_dangling([{"role": "assistant", "content": "", "toolCalls": twins}, result])
+    assert [(m["toolCallId"], m["content"]) for m in closed[1:]] == [("a", "r"), ("a-2", NOT_RUN)]
+
+
 def test_merging_joins_two_user_messages_and_keeps_reasoning_in_order() -> None:
     merged = merge_consecutive(
         [

@@ -392,16 +392,19 @@ def test_the_evidence_names_prompt_window_model_calls_and_tool_calls_by_referenc
     assert "rerun" not in one
 
 
-def test_evidence_stays_small_however_long_a_turn_gets() -> None:
+@pytest.mark.parametrize("letter", ["y", "語", "😀"])
+def test_evidence_stays_small_however_long_a_turn_gets_and_whatever_it_says(letter: str) -> None:
     @tool
     def echo(text: str) -> str:
         return text
 
-    calls = [call("echo", text="y" * 1900) for _ in range(100)]
-    evidence = answered(Agent(provider=by_step(calls, "ok"), tools=[echo]).run(turn().context)).evidence
-    assert len(evidence["toolCalls"]) == 60
-    assert evidence["notListed"] == {"toolCalls": 40}
-    assert len(json.dumps(evidence)) < 64_000
+    calls = [call("echo", text=letter * 1900) for _ in range(100)]
+    steps = [calls, *[call("echo", text="z")] * 10, "ok"]
+    evidence = answered(Agent(provider=by_step(*steps), tools=[echo]).run(turn().context)).evidence
+    listed = len(evidence["toolCalls"]) + len(evidence["modelCalls"])
+    assert listed > 10
+    assert listed + sum(evidence["notListed"].values()) == 110 + 12
+    assert len(json.dumps(evidence, ensure_ascii=False).encode()) < 15_000
 
 
 def test_a_tool_that_an_earlier_attempt_may_have_run_is_marked() -> None:

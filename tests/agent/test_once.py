@@ -126,6 +126,13 @@ def test_a_re_run_returns_the_remembered_result_and_acts_once() -> None:
     assert [one["rerun"] for one in second.evidence["toolCalls"]] == ["remembered", "remembered"]
 
 
+def test_a_once_call_that_the_memory_does_not_know_is_no_re_run() -> None:
+    payments = Payments()
+    agent = Agent(provider=by_step(call("pay", order="x"), "ok"), tools=[payments.tool])
+    outcome = answered(agent.run(turn(once=DictOnce(), info=AGAIN).context))
+    assert "rerun" not in outcome.evidence["toolCalls"][0]
+
+
 def test_a_failure_is_remembered_like_any_result() -> None:
     payments, memory = Payments(), DictOnce()
     agent = Agent(provider=by_step(call("pay", order="broken"), "Sorry."), tools=[payments.tool])

@@ -281,12 +281,10 @@ class Agent:
                 {**outcome.notes, "approved": True},
             )
             self._take(state, index, call_index, noted)
-        if state.open_calls:
-            # The decided call acted: that is durable before its neighbours run.
-            context.commit(list(state.messages), state.iteration)
-            return self._finish_calls(state)
-        context.commit(list(state.messages), state.iteration + 1)
-        state.iteration += 1
+        # Where neighbours are still open the iteration stays, but what the decided call did is agreed before they run.
+        if not state.open_calls:
+            state.iteration += 1
+        context.commit(list(state.messages), state.iteration)
         return None
 
     def _refuse_cut_calls(self, state: RunState) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 from turnkeep.agent.results import compact_json
 
-MAX_ENTRIES = 60
-"""Model calls and tool calls that are listed, each; further ones are counted."""
+MAX_EVIDENCE_BYTES = 14_000
+"""Of all calls together, as JSON in UTF-8; calls beyond it are counted, not listed."""
 
 MAX_ARGS_CHARACTERS = 2_000
-MAX_ARGS_CHARACTERS_TOTAL = 20_000
+MAX_ARGS_CHARACTERS_TOTAL = 5_000
 """Of all listed calls together; beyond it arguments are cut like results."""
 
 MAX_PREVIEW_CHARACTERS = 200
@@ -99,7 +99,7 @@ class Trace:
         return f"msg-{self._turn}-{index}"
 
     def _add(self, kind: str, entry: dict[str, Any]) -> None:
-        if len(self._data[kind]) < MAX_ENTRIES:
+        if _bytes(self._data["modelCalls"]) + _bytes(self._data["toolCalls"]) + _bytes(entry) <= MAX_EVIDENCE_BYTES:
             self._data[kind].append(entry)
             return
         unlisted = self._data.get("notListed") or {}
@@ -109,8 +109,13 @@ class Trace:
         """The arguments themselves, or their JSON text cut where they are long."""
         text = compact_json(args)
         used = sum(len(compact_json(entry["args"])) for entry in self._data["toolCalls"])
-        limit = MAX_ARGS_CHARACTERS if used + len(text) <= MAX_ARGS_CHARACTERS_TOTAL else MAX_PREVIEW_CHARACTERS
+        room = used + min(len(text), MAX_ARGS_CHARACTERS) <= MAX_ARGS_CHARACTERS_TOTAL
+        limit = MAX_ARGS_CHARACTERS if room else MAX_PREVIEW_CHARACTERS
         return args if len(text) <= limit else cut(text, limit)
+
+
+def _bytes(value: Any) -> int:
+    return len(compact_json(value).encode("utf-8"))
 
 
 def cut(text: str, limit: int) -> str:
