@@ -63,7 +63,8 @@ demo: setup-run  ## plays a customer's conversation against the running stack an
 	@exec $(BIN)/python -m local.demo
 
 token: setup-run  ## prints a token for the local stack (USER=alice TENANT=acme ROLES=supervisor)
-	@exec $(BIN)/python -m local.token
+	@exec $(BIN)/python -m local.token "$(or $(USER),alice)" \
+	  $(if $(TENANT),--tenant "$(TENANT)") $(if $(ROLES),--roles "$(ROLES)")
 
 # --- check ----------------------------------------------------------------------------------------------------------
 

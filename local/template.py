@@ -116,7 +116,8 @@ def _replace_local_paths(
                 folders[logical_id] = _folder(base, properties.get("CodeUri", global_code), logical_id)
                 properties["CodeUri"] = f"s3://{BUCKET}/{logical_id}"
                 # moto's CloudFormation has no aliases, and a permission on one would end the deploy.
-                properties.pop("AutoPublishAlias", None)
+                for name in ("AutoPublishAlias", "VersionDeletionPolicy"):
+                    properties.pop(name, None)
             case "AWS::Serverless::LayerVersion":
                 folders[logical_id] = _folder(base, properties.get("ContentUri"), logical_id)
                 properties["ContentUri"] = f"s3://{BUCKET}/{logical_id}"
