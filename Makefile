@@ -48,7 +48,7 @@ setup:  ## installs everything for tests and development into .venv
 setup-run:
 	@$(bootstrap) --venv $(VENV) run
 
-setup-sam: setup
+setup-sam:
 	@$(bootstrap) --venv $(SAM_VENV) sam
 
 # --- use ------------------------------------------------------------------------------------------------------------
@@ -86,8 +86,9 @@ template: setup setup-sam  ## cfn-lint with the house rules, and sam validate
 	@$(BIN)/cfn-lint
 	@$(SAM) validate --lint
 
-build: setup-sam  ## sam build: what `sam deploy` uploads
+build: setup setup-sam  ## sam build: what `sam deploy` uploads
 	@$(SAM) build
+	@$(BIN)/python tools/check_build.py
 
 check: lint types imports template build test  ## everything that CI runs
 
