@@ -305,5 +305,7 @@ def _load_one(loaded: Loaded, record: TurnRecord, items: Sequence[Item], now_ms:
     batches.extend(own)
     loaded.messages[record.turn] = joined(record.user, batches, record.messages)
     for batch in batches:
-        if batch.kind == "checkpoint" and isinstance(batch.value, dict):
+        # Only the one that the record names: an attempt that died between a checkpoint and its commit left another.
+        named = (batch.attempt, batch.last) == record.checkpoint_segment
+        if batch.kind == "checkpoint" and named and isinstance(batch.value, dict):
             loaded.checkpoints[record.turn] = batch.value

@@ -17,7 +17,7 @@ from turnkeep.errors import (
 )
 from turnkeep.ledger import conditions
 from turnkeep.ledger.hydrate import Hydrated, hydrate, load_segments
-from turnkeep.ledger.keys import CONVERSATION, ConversationKey, request_sk, turn_sk
+from turnkeep.ledger.keys import CONVERSATION, ConversationKey, request_sk, segment_sk, turn_sk
 from turnkeep.ledger.records import (
     SKIPPED_V1,
     ConversationRecord,
@@ -42,9 +42,11 @@ from turnkeep.ledger.store import (
     Item,
     ItemStore,
     Missing,
+    Present,
     Put,
     Refused,
     Result,
+    Unavailable,
     Update,
     Write,
     unwrap,
@@ -153,20 +155,30 @@ class Ledger:
             beside.append(Put(item, conditions.fresh_request(now_ms, stale_turn)))
         if record.turn == stored + 1:
             results = self.store.write([put, *beside])
-            claimed, contended = unwrap(results[0]), results[0]
-            if beside:
-                unwrap(results[1])
+            claimed, contended, noted = unwrap(results[0]), results[0], results[1:]
         else:
             skipped = Put(turn_item(_skipped(record, stored)), conditions.free(now_ms))
             results = self.store.transact([put, skipped])
             claimed = unwrap(results[0])
             contended = next((one for one in results if isinstance(one, Refused) and one.item != HELD), results[0])
-            if isinstance(claimed, Applied) and beside:
-                for result in self.store.write(beside):
-                    unwrap(result)
-        if isinstance(claimed, Applied):
-            return record
-        return self._contended(record, contended)
+            noted = []
+        won = record if isinstance(claimed, Applied) else self._contended(record, contended)
+        if won is record and request is not None:
+            for result in noted or self.store.write(beside):
+                self._repoint(record, request, unwrap(result))
+        return won
+
+    def note_request(self, record: TurnRecord, request: RequestRecord, stale_turn: int | None) -> None:
+        """Records which turn a request became, where the claim's own record of it was lost. One round trip."""
+        item: Item = {"pk": record.key.pk, "sk": request_sk(request.hashed), **request_attributes(request)}
+        condition = conditions.fresh_request(self.clock.now_ms(), stale_turn)
+        unwrap(self.store.write([Put(item, condition)])[0])
+
+    def _repoint(self, record: TurnRecord, request: RequestRecord, noted: Applied | Refused) -> None:
+        """The turn knows its request; a record that points elsewhere is what a try that lost its claim left behind."""
+        pointed = (noted.item or {}).get("turn") if isinstance(noted, Refused) else None
+        if isinstance(pointed, int) and pointed != record.turn:
+            self.note_request(record, request, pointed)
 
     def _contended(self, record: TurnRecord, result: Result) -> TurnRecord | Contended:
         """The failed condition brought the winner's item: an earlier try of mine is a success."""
@@ -268,7 +280,7 @@ class Ledger:
         Raises:
             LostClaimError: the claim was closed or taken over; nothing of this is visible.
             SessionOwnershipConflictError, SessionNotFoundError: the id belongs to another life or person by now.
-            StoreUnavailableError: the store did not answer.
+            StoreUnavailableError: the store did not answer for the turn itself; it may have landed.
         """
         to_set, to_remove = changes(before, after)
         move = Update(_key(before), set=to_set, remove=to_remove, condition=conditions.mine(before.run_id))
@@ -277,7 +289,9 @@ class Ledger:
         answer = unwrap(moved)
         if isinstance(answer, Refused) and not _is_own_commit(answer.item, after):
             raise LostClaimError(turn=before.turn)
-        self._check_shown(unwrap(shown), after)
+        if not isinstance(shown, Unavailable):
+            # Where it did not answer, it is healed before the next claim: the turn has landed, and that is what counts.
+            self._check_shown(shown, after)
         return after
 
     @staticmethod
@@ -289,6 +303,19 @@ class Ledger:
         owner = shown.item.get("owner")
         if owner is not None and after.principal is not None and owner != after.principal:
             raise SessionOwnershipConflictError(after.key.conversation_id)
+
+    def keep_segments(self, record: TurnRecord, until_s: int) -> None:
+        """Lets a turn's segments live as long as its record is about to. One round trip; none where it has none."""
+        counts = [*record.adopted, (record.attempt, record.segments)]
+        keys = [
+            (record.key.pk, segment_sk(record.turn, attempt, index + 1))
+            for attempt, count in counts
+            for index in range(count)
+        ]
+        if keys:
+            longer = [Update(key, set={"deleteAfter_s": until_s}, condition=Present("pk")) for key in keys]
+            for result in self.store.write(longer):
+                unwrap(result)
 
     def hand_back(self, record: TurnRecord) -> None:
         """Gives the lease up: the turn stays running and may be taken over or closed at once. One round trip."""

@@ -137,7 +137,7 @@ class TurnRecord:
         messages: the turn's other messages that lie in the record itself, behind those in segments.
         segments: how many segments of ``attempt`` belong to the turn.
         adopted: (attempt, segments) of earlier attempts whose segments a takeover adopted, in order.
-        checkpoint_segment: (attempt, index) of the paused run's checkpoint.
+        checkpoint_segment: (attempt, index of its last part) of the paused run's checkpoint.
         execution_ask: the ask that the waiting execution was started for, where that was an earlier one of this turn.
         answered_mark: CONTRACT.md 17.1's mark, where a resume started and failed.
     """

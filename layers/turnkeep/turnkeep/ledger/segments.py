@@ -1,8 +1,9 @@
 """Segments: messages made durable mid-turn, checkpoints, and the parts of anything too large for one item.
 
 A batch is one JSON value, cut into parts that fit an item. Its first part names ``from`` and ``count`` (for messages),
-every part the batch's hash. Readers take whole batches only, in order, and stop at the first gap; a batch that starts
-before the end of what was read replaces from there on (a retried write that landed late).
+every part the batch's hash. Readers take whole batches only, in order, step over what a write left that landed in part
+and was written anew behind it, and stop at the first number that is missing; a batch that starts before the end of what
+was read replaces from there on (a retried write that landed late).
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ class Batch:
     Attributes:
         kind: ``messages`` or ``checkpoint``.
         start: for messages, the position among the turn's stored messages at which they begin.
+        attempt: the attempt that wrote it.
         last: the index of its last part.
     """
 
     kind: str
     start: int
     value: Any
+    attempt: int
     last: int
 
 
@@ -81,7 +84,7 @@ def batch_items(record: TurnRecord, index: int, kind: str, start: int, value: An
 def read_batches(
     items: Iterable[Item], key: ConversationKey, epoch: str, attempt: int, upto: int | None, now_ms: int
 ) -> list[Batch]:
-    """The whole batches of one attempt, in order; stops at the first part that is missing.
+    """The whole batches of one attempt, in order; ends in front of the first index that is missing.
 
     Args:
         items: segments of one turn, of any attempt and epoch.
@@ -102,19 +105,32 @@ def read_batches(
     batches: list[Batch] = []
     index = 1
     while index in mine and (upto is None or index <= upto):
-        first = mine[index]
-        _check_format(first, key)
-        parts = first.get("parts")
-        if not isinstance(parts, int) or first.get("part") != 0:
-            raise MalformedStoredItemError(found=SEGMENT_V1, part="parts", conversation_id=key.conversation_id)
-        run = [mine.get(index + offset) for offset in range(parts)]
-        if any(one is None or one.get("hash") != first.get("hash") for one in run):
-            break
-        batches.append(_batch([one for one in run if one is not None], key, index + parts - 1))
-        index += parts
-    if upto is not None and index <= upto:
-        raise MalformedStoredItemError(found=SEGMENT_V1, part=f"segment {index}", conversation_id=key.conversation_id)
+        _check_format(mine[index], key)
+        parts = _whole_run(mine, index, key)
+        if parts:
+            batches.append(_batch(parts, key, attempt, index))
+        # Where the run is not whole, a write landed in part, and its writer wrote anew behind it.
+        index += len(parts) or 1
+    last = batches[-1].last if batches else 0
+    if upto is not None and last != upto:
+        at = f"segment {last + 1}"
+        raise MalformedStoredItemError(found=SEGMENT_V1, part=at, conversation_id=key.conversation_id)
     return batches
+
+
+def _whole_run(mine: dict[int, Item], index: int, key: ConversationKey) -> list[Item]:
+    """The parts of the batch that begins at an index; empty where none begins there, or not all of it landed."""
+    first = mine[index]
+    count, part = first.get("parts"), first.get("part")
+    if not isinstance(count, int) or not isinstance(part, int) or count < 1:
+        raise MalformedStoredItemError(found=SEGMENT_V1, part="parts", conversation_id=key.conversation_id)
+    if part != 0:
+        return []
+    run = [mine[index + offset] for offset in range(count) if index + offset in mine]
+    whole = len(run) == count and all(
+        one.get("hash") == first.get("hash") and one.get("part") == at for at, one in enumerate(run)
+    )
+    return run if whole else []
 
 
 def _check_format(item: Item, key: ConversationKey) -> None:
@@ -123,7 +139,7 @@ def _check_format(item: Item, key: ConversationKey) -> None:
         raise UnknownStoredFormatError(found=str(found)[:64], known=[SEGMENT_V1], conversation_id=key.conversation_id)
 
 
-def _batch(parts: Sequence[Item], key: ConversationKey, last: int) -> Batch:
+def _batch(parts: Sequence[Item], key: ConversationKey, attempt: int, index: int) -> Batch:
     first = parts[0]
     data = first.get("data")
     try:
@@ -138,7 +154,7 @@ def _batch(parts: Sequence[Item], key: ConversationKey, last: int) -> Batch:
         raise MalformedStoredItemError(found=SEGMENT_V1, part="from", conversation_id=key.conversation_id)
     if kind == "messages" and not (isinstance(value, list) and all(isinstance(one, dict) for one in value)):
         raise MalformedStoredItemError(found=SEGMENT_V1, part="data", conversation_id=key.conversation_id)
-    return Batch(kind=kind, start=start, value=value, last=last)
+    return Batch(kind=kind, start=start, value=value, attempt=attempt, last=index + len(parts) - 1)
 
 
 def joined(user: Message | None, batches: Sequence[Batch], rest: Sequence[Message]) -> list[Message]:
