@@ -203,7 +203,7 @@ class Demo:
     def _client(self, service: str) -> Any:
         import boto3
 
-        return boto3.client(service, endpoint_url=self.customer.aws_url, **CREDENTIALS)
+        return boto3.client(service, endpoint_url=self.customer.aws_url, **CREDENTIALS)  # type: ignore[call-overload]
 
     def _items(self, table: str) -> list[dict[str, Any]]:
         pages = (

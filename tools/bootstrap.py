@@ -123,7 +123,7 @@ def _create(venv: Path) -> None:
 def _install(venv: Path, name: str) -> None:
     """Installs by uv; where uv cannot (a company's certificate, an index that only pip is told of), by pip."""
     requirements = ("--require-hashes", "-r", str(REQUIREMENTS / f"{name}.txt"))
-    pip = (str(_python(venv)), "-m", "pip", "install", "--disable-pip-version-check", "--quiet")
+    pip = (str(_python(venv)), "-m", "pip", "install", "--disable-pip-version-check", "-qq")
     _run((*pip, "--require-hashes", "-r", str(REQUIREMENTS / "uv.txt")))
     uv = (str(venv / "bin" / "uv"), "pip", "install", "--quiet", "--python", str(_python(venv)))
     attempts = ((*uv, *requirements), (*uv, "--system-certs", *requirements), (*pip, *requirements))

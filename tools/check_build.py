@@ -42,7 +42,9 @@ def main() -> int:
     python = parser.parse_args().python
     faults = [*_layer_faults(), *_function_faults()]
     if python:
-        faults += _import_faults(python)
+        unimportable = _import_faults(python)
+        faults += unimportable
+        print(f"build: {len(FUNCTIONS) - len(unimportable)} of {len(FUNCTIONS)} functions import as built")
     else:
         print("build: imports not tried (name a Python of the template's version by --python)")
     for fault in faults:
