@@ -1,5 +1,9 @@
 """The answer function: POST /conversations/{id}/answers, DELETE /conversations/{id}/turns/{n}."""
 
+import gc
+
+gc.disable()  # nothing is garbage while a process starts; entry.wiring.start_is_over switches it on again
+
 from typing import Any
 
 from turnkeep.entry.http.answer_routes import answer_routes

@@ -1,5 +1,9 @@
 """The read function: every GET of the API."""
 
+import gc
+
+gc.disable()  # nothing is garbage while a process starts; entry.wiring.start_is_over switches it on again
+
 from typing import Any
 
 from turnkeep.entry.http.read_routes import read_routes

@@ -1,5 +1,9 @@
 """The turn function: POST /conversations, POST /conversations/{id}/turns, DELETE /conversations/{id}."""
 
+import gc
+
+gc.disable()  # nothing is garbage while a process starts; entry.wiring.start_is_over switches it on again
+
 from typing import Any
 
 from turnkeep.entry.http.resolver import Door

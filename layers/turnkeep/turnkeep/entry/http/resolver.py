@@ -19,7 +19,7 @@ from turnkeep.entry.http.caller import caller_of
 from turnkeep.entry.http.errors import RouteNotFoundError, as_refusal, error_reply
 from turnkeep.entry.http.request import Request
 from turnkeep.entry.observability import Observation
-from turnkeep.entry.wiring import Invocation
+from turnkeep.entry.wiring import Invocation, start_is_over
 from turnkeep.usecases.deps import Caller, Deadline, Deps
 
 if TYPE_CHECKING:
@@ -109,7 +109,10 @@ class Door:
             request = self._matched(Request.of(event, context))
             observation.tell(requestId=request.request_id, method=request.method, route=request.route or "none")
             self._app.context.update(request=request, observation=observation, lambda_context=context)
-            return self._app.resolve(_routing_event(request), context)
+            try:
+                return self._app.resolve(_routing_event(request), context)
+            finally:
+                start_is_over()  # also where the first request was refused before anything was made
 
     def _matched(self, request: Request) -> Request:
         """The request with its route; where the event names none of ours, the path's own segments decide."""
