@@ -50,7 +50,7 @@ def set_up(venv: Path, name: str, *, this_python: bool) -> None:
             f"turnkeep needs Python {_dotted(OLDEST)} or newer, and {sys.executable} is "
             f"{_dotted(sys.version_info[:2])}; name another one: make run PYTHON=/path/to/python3"
         )
-    wanted = {lock: _digest(lock) for lock in CONTAINED_IN[name]}
+    wanted = {lock: digest_of(lock) for lock in CONTAINED_IN[name]}
     found = _inspect(venv)
     if found and this_python and tuple(found["python"][:2]) != sys.version_info[:2]:
         found = None
@@ -69,7 +69,8 @@ def _dotted(version: "tuple[int, ...]") -> str:
     return ".".join(map(str, version))
 
 
-def _digest(lock: str) -> str:
+def digest_of(lock: str) -> str:
+    """What a stamp notes of a requirement file: two that differ are installed anew."""
     content = (REQUIREMENTS / f"{lock}.txt").read_bytes() + (REQUIREMENTS / "uv.txt").read_bytes()
     return hashlib.sha256(content).hexdigest()
 
