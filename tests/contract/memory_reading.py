@@ -91,7 +91,7 @@ class MemoryReading(MemoryBench):
         assert [hit.entry["id"] for hit in everything[-2:]] == ["nowhere", "against"]
         assert everything[-1].score == pytest.approx(-1)
         assert everything[-2].score == 0
-        assert list(store.search(ADA, [1, 0], k=0)) == []
+        assert list(store.search(ADA, [1, 0], k=0)) == list(store.search(ADA, [1, 0], k=-1)) == []
         assert list(store.search(ADA, [1, 0], tiers=["cold"])) == []
         assert len(store.search(ADA, [1, 0], tiers=["hot"], k=50)) == 12
         assert [hit.entry["id"] for hit in store.search(ADA, [1, 0], min_score=1)] == ["e00"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.durability.cranked import Caller, CrankedExecutor, GatedStore, StoreFault, until
+from tests.durability.cranked import PATIENCE_S, Caller, CrankedExecutor, GatedStore, StoreFault, until
 from turnkeep.clock import ManualClock
 from turnkeep.durability import BackgroundThread, CommitObserver, DurableWriter, Progress
 from turnkeep.errors import DurabilityError, LostClaimError, RetryableError, UnstorableValueError
@@ -152,7 +152,7 @@ def test_the_writer_survives_whatever_a_store_raises() -> None:
         if fault is not None:
             raise fault
 
-    with DurableWriter("async", write) as writer:
+    with DurableWriter("async", write, time_left_ms=lambda: PATIENCE_S * 1000) as writer:
         for fault in (SystemExit, KeyboardInterrupt):
             writer.commit(1)
             with pytest.raises(DurabilityError) as caught:
@@ -274,10 +274,10 @@ def test_close_gives_up_on_a_store_that_hangs_and_starts_nothing_afterwards() ->
     assert not writer.close(timeout_s=0.01)
     store.land()  # The write that hung comes back: the queued one was dropped, and the thread ends by itself.
     until(lambda: own_threads() <= before)
-    assert store.entered == [1]
-    assert writer.close()
     with pytest.raises(DurabilityError):
         writer.barrier()  # An abandoned run that wakes up late runs no tool.
+    assert store.entered == [1]
+    assert writer.close()
 
 
 def test_leaving_the_block_by_an_error_closes_too() -> None:
@@ -329,6 +329,16 @@ def test_a_wait_ends_with_the_time_that_is_left(wait: str) -> None:
     assert writer.callers_waiting == 0
     executor.land()
     getattr(writer, wait)()
+
+
+def test_leaving_the_block_waits_no_longer_than_the_time_that_is_left() -> None:
+    executor = CrankedExecutor()
+    with DurableWriter[int]("async", lambda snapshot: None, executor=executor, time_left_ms=lambda: 1) as writer:
+        writer.commit(1)
+        writer.commit(2)
+    executor.land()
+    assert executor.started == [1]
+    assert writer.close()
 
 
 def test_the_mode_is_checked() -> None:

@@ -200,12 +200,14 @@ class DurableWriter(Generic[Snapshot]):
         """Takes no more commits, lets what is outstanding end, and ends the thread. Raises no failure: settle first.
 
         Args:
-            timeout_s: how long to wait at most. When it runs out, what still waits is dropped (a write in flight
-                cannot be taken back).
+            timeout_s: how long to wait at most; the time that is left unless given. When it runs out, what still
+                waits is dropped (a write in flight cannot be taken back).
 
         Returns:
             Whether nothing is left behind. Calling it again is harmless.
         """
+        if timeout_s is None and self._time_left_ms is not None:
+            timeout_s = max(0.0, self._time_left_ms() / 1000)
         with self._changed:
             self._closed, self._quiet = True, False
             if not self._changed.wait_for(lambda: not self._in_flight, timeout_s):
