@@ -18,6 +18,7 @@ from local.calls import CallLog
 from local.faults import Fault, FaultBook, refusal_of, split_batch
 from local.interpreter import load_moto
 from local.lambdas import Lambdas, TooManyInvocations, log_result
+from local.permissions import permissions_of
 from local.settings import REGION
 from local.web import DropConnection, Request, Response
 
@@ -84,6 +85,7 @@ class AwsEndpoint:
                 duration_ms=int((time.monotonic() - began) * 1000),
                 sent_bytes=len(request.body),
                 received_bytes=len(response.body) if response else 0,
+                permissions=permissions_of(service, operation, request.body) if caller else [],
             )
 
     def _met(self, fault: Fault, service: str, operation: str, request: Request) -> Response:

@@ -20,6 +20,7 @@ class Call:
         status: The answer's HTTP status; 0 where the connection was dropped.
         error: The answer's error code, or "".
         fault: Kind of the injected fault that it met, or "".
+        permissions: What IAM would have to allow a function for it, each as `action resource`.
     """
 
     number: int
@@ -34,6 +35,7 @@ class Call:
     duration_ms: int
     sent_bytes: int
     received_bytes: int
+    permissions: list[str]
 
 
 class CallLog:
