@@ -340,6 +340,27 @@ class SessionOwnershipConflictError(ConflictError):
         super().__init__(f"Conversation {conversation_id} belongs to somebody else; nothing was written.")
 
 
+class ConversationExistsError(ConflictError):
+    """Something is stored under this id already; what was to be put there was not, and nothing was changed.
+
+    Args:
+        conversation_id: the id.
+        is_going: what is there is being erased, or put there by another import.
+    """
+
+    code = "ERR_CONVERSATION_EXISTS"
+    fact_names: ClassVar[dict[str, str]] = {"conversation_id": "conversationId"}
+
+    def __init__(self, conversation_id: str, *, is_going: bool = False) -> None:
+        self.conversation_id, self.is_going = conversation_id, is_going
+        way_out = (
+            "It is being erased or imported: use another id, or wait a quarter of an hour."
+            if is_going
+            else "Use another id, or erase that conversation first."
+        )
+        super().__init__(f"Conversation {conversation_id} exists already; nothing was changed. {way_out}")
+
+
 class LostClaimError(ConflictError):
     """This attempt's claim was closed or taken over: it may write nothing more (invariant 10)."""
 
@@ -706,6 +727,19 @@ class FactoryReusedAgentError(TurnkeepError):
 
     def __init__(self, *, reason: str = "handed the same agent back for two turns") -> None:
         super().__init__(f"The agent factory {reason}; build a new agent in it at every call.")
+
+
+class AgentContractError(TurnkeepError):
+    """An agent gave turnkeep something that the port between them does not allow (``turnkeep.agent.port``).
+
+    Args:
+        rule: what it has to give instead, in fixed words.
+    """
+
+    code = "ERR_AGENT_CONTRACT"
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(f"The agent broke the port's contract: {rule}.")
 
 
 class ExecutionClosedError(TurnkeepError):

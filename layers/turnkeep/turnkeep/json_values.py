@@ -6,6 +6,7 @@ JSON's ``null`` is Python's ``None``, and ``null`` is a decision, so "no value a
 
 from __future__ import annotations
 
+import json
 from enum import Enum
 from typing import Any, Final
 
@@ -48,3 +49,8 @@ def shape_of(value: Any) -> str:
     if isinstance(value, str):
         return "a string"
     return "an array" if isinstance(value, list) else "an object"
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two JSON values say the same, key order aside: ``1`` is not ``true``, as it is to Python's ``==``."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

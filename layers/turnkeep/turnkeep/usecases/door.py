@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from turnkeep.errors import IdentityNotVerifiedError, SessionNotFoundError
 from turnkeep.ledger.keys import ConversationKey
+from turnkeep.ledger.records import lenient_owner
 
 if TYPE_CHECKING:
     from turnkeep.ledger.hydrate import Hydrated
@@ -23,7 +24,13 @@ def verify(deps: Deps, caller: Caller) -> None:
 
 
 def opens(found: Hydrated, caller: Caller) -> bool:
-    """Whether the conversation is the caller's: its owner is exactly the principal (nobody equals nobody)."""
+    """Whether the conversation is the caller's: its owner is exactly the principal (nobody equals nobody).
+
+    Where CONVERSATION names an owner that cannot be read, it is nobody's to open, an anonymous caller's least of all.
+    """
+    item = found.conversation_item
+    if item is not None and "owner" in item and lenient_owner(item) is None:
+        return False
     return found.owner == caller.principal
 
 
