@@ -75,6 +75,12 @@ class Process:
         """Builds the agent of one turn; the module is imported by the first turn that runs."""
         return self.factory(info)
 
+    def last_turns(self) -> int | None:
+        """How many earlier turns the factory's agents want read; None for everything. Imports the agent's module."""
+        from turnkeep.agent.window import last_turns_of
+
+        return last_turns_of(self.factory)
+
 
 class NoEvents:
     """The event sink of a stack without a bus."""
@@ -153,6 +159,7 @@ class Invocation:
             settings=self.environment.core,
             random_id=secrets.token_urlsafe,
             note=note,
+            last_turns=process.last_turns,
         )
 
     def _gate(self) -> PauseGate:

@@ -6,69 +6,42 @@ its own, so that a model or a tool that does not return in time can be left behi
 
 from __future__ import annotations
 
-import json
 import threading
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from contextvars import copy_context
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from turnkeep.agent.port import Answered, Asked, HostedAgent, Outcome, TurnContext, TurnInfo
-from turnkeep.decisions import pending_ask, question_of
+from turnkeep.agent.port import HostedAgent, Outcome, TurnContext, TurnInfo
+from turnkeep.agent.provider import ModelTimeoutError
 from turnkeep.durability import DurableWriter
 from turnkeep.errors import (
     ConversationMismatchError,
     DurabilityError,
     FactoryReusedAgentError,
     LostClaimError,
+    RetryableError,
     RunFailedError,
     StoreUnavailableError,
-    TurnkeepError,
     TurnOutOfTimeError,
-    UnstorableValueError,
 )
-from turnkeep.ledger.codec import pack, to_text
-from turnkeep.ledger.records import CONVERSATION_V1, FLOWCHART_V1, Ask, ConversationRecord, Status, TurnRecord
-from turnkeep.messages import Message, shown_count
-from turnkeep.usecases.asks import START_ATTENTION_MS, start_execution
-from turnkeep.usecases.closing import closed, past
+from turnkeep.ledger.records import Status, TurnRecord
+from turnkeep.usecases.asks import start_execution
 from turnkeep.usecases.once import LedgerOnce
+from turnkeep.usecases.outcomes import Begin, NamedAgent, ended, error_facts, failed, refused
+from turnkeep.usecases.progress import Progress, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from turnkeep.messages import Message
     from turnkeep.usecases.deps import Deadline, Deps
 
+__all__ = ["Attempt", "Begin"]
 
-INLINE_BYTES = 200_000
-"""Messages of a turn above this go to segments, so that its record stays well under an item's limit."""
+T = TypeVar("T")
 
-INLINE_ASK_BYTES = 2_000
-"""An ask above this stays in the checkpoint, so that a pausing turn's record stays under 4 KB."""
-
-EVIDENCE_BYTES = 16_000
 SETTLE_RESERVE_MS = 500
-
-
-@dataclass(frozen=True)
-class Begin:
-    """Where an attempt begins.
-
-    Attributes:
-        record: the turn as this attempt claimed it (running, its run id).
-        conversation: CONVERSATION as it was read; None where there is none yet.
-        history: messages of earlier turns that count, closed, oldest first.
-        history_turns: (turn, messages) of those turns, oldest first.
-        left_out: what was not read: ``{"turns", "messages"}``.
-        messages: this turn's durable messages, the user message first.
-        checkpoint: a paused run's checkpoint that is to be resumed; None for a message.
-    """
-
-    record: TurnRecord
-    conversation: ConversationRecord | None
-    history: Sequence[Message]
-    history_turns: Sequence[tuple[int, int]]
-    left_out: dict[str, int]
-    messages: Sequence[Message]
-    checkpoint: dict[str, Any] | None = None
+"""What is left for the last write and the answer when nobody waits for progress writes any more."""
 
 
 class Attempt:
@@ -76,69 +49,85 @@ class Attempt:
 
     def __init__(self, deps: Deps, begin: Begin, deadline: Deadline) -> None:
         self._deps, self._begin, self._deadline = deps, begin, deadline
-        self._record = begin.record
-        self._stored = len(begin.messages)
-        self._agreed: list[Message] = list(begin.messages)
-        self._next_segment = 1
-        self._stop = threading.Event()
-        self._agent_id: str | None = None
-        self._agent_version: str | None = None
+        self._left_behind = threading.Event()
+        self._agent = NamedAgent()
         lease_ms = max(0, begin.record.lease_until_ms - deps.clock.now_ms())
+        # By the monotonic clock: no adjustment of the wall clock makes a lease longer.
         self._lease_ends = deps.clock.monotonic_ms() + lease_ms
+        self._progress = Progress(deps.ledger, begin.record, begin.messages, may_write=self._check_lease)
+        self._nothing_in_flight = True
 
     def run(self) -> TurnRecord:
         """Runs the agent and commits its outcome.
 
+        Returns:
+            The turn as it was committed, its output in it: complete or awaiting.
+
         Raises:
-            RunFailedError: the agent raised; the turn is stored as ``failed``.
-            TurnOutOfTimeError: the deadline came first; what was durable is kept and the lease handed back.
+            RunFailedError: the agent raised; the turn is stored as ``failed``, with what it had agreed on.
+            TurnOutOfTimeError: the deadline came first; what the run had agreed on is kept, the lease handed back.
             ConversationMismatchError: another agent recorded this conversation; the turn is stored as ``refused``.
             LostClaimError: another attempt took over; nothing of this one is visible.
             StoreUnavailableError: the store did not answer; the same request takes the turn over.
+            RetryableError: something else that passes, such as a model that throttles; likewise.
         """
-        agent: HostedAgent | None = None
         try:
-            agent = self._build()
-            self._name_agent(agent)
-            mode = agent.durability or self._deps.settings.durability
-            writer: DurableWriter[str] = DurableWriter(mode, self._write, time_left_ms=self._settle_left_ms)
-            with _closing(writer, self._settle_left_ms):
-                outcome = self._in_time(agent, writer)
-                writer.settle()
-            return self._commit(outcome)
-        except LostClaimError:
+            return self._run()
+        except (RetryableError, TurnOutOfTimeError) as error:
+            self._stop_here()
+            if isinstance(error, TurnOutOfTimeError):
+                self._deps.note("out_of_time", self._facts())
             raise
+
+    def _run(self) -> TurnRecord:
+        try:
+            outcome = self._outcome()
+            self._check_lease()
+            self._deps.probe("ran")
+            after = ended(self._deps, self._begin, self._progress, self._agent, outcome)
+        except (LostClaimError, TurnOutOfTimeError):
+            raise
+        except ModelTimeoutError as error:
+            raise TurnOutOfTimeError(turn=self._begin.record.turn) from error
         except ConversationMismatchError as error:
             if self._begin.checkpoint is not None:
-                return self._fail(error)
-            raise
-        except TurnOutOfTimeError:
-            self._hand_back()
-            self._deps.note("out_of_time", self._facts())
-            raise
-        except StoreUnavailableError:
-            self._hand_back()
+                self._fail(error)
+            self._commit(refused(self._deps, self._begin, error_facts(error)))
             raise
         except DurabilityError as error:
-            return self._not_durable(error)
+            self._not_durable(error)
+        except RetryableError:
+            raise
         except Exception as error:
-            return self._fail(error)
-
-    def _not_durable(self, error: DurabilityError) -> TurnRecord:
-        """A progress write did not land: its cause says whether the claim, the store or the value is at fault."""
-        cause = error.__cause__
-        if isinstance(cause, LostClaimError):
-            raise cause
-        if isinstance(cause, UnstorableValueError):
-            return self._fail(cause)
-        self._hand_back()
-        raise StoreUnavailableError from error
+            self._fail(error)
+        self._commit(after)
+        self._tell(after)
+        return self._with_output(after)
 
     # --- the agent ------------------------------------------------------------------------------------------
 
+    def _outcome(self) -> Outcome:
+        agent = self._in_time(self._build)
+        self._refuse_other_agent(agent)
+        mode = agent.durability or self._deps.settings.durability
+        writer: DurableWriter[Snapshot] = DurableWriter(mode, self._write, time_left_ms=self._settle_left_ms)
+        try:
+            context = self._context(writer)
+            outcome = self._in_time(lambda: self._call(agent, context))
+            writer.settle()
+            return outcome
+        finally:
+            # Whatever happened: nothing may be outstanding when Lambda freezes the process behind the reply.
+            self._nothing_in_flight = writer.close(self._settle_left_ms() / 1000)
+
     def _build(self) -> HostedAgent:
-        record = self._record
-        info = TurnInfo(
+        agent = self._deps.factory(self._info())
+        _refuse_reused(agent, self._begin.record.run_id)
+        return agent
+
+    def _info(self) -> TurnInfo:
+        record = self._begin.record
+        return TurnInfo(
             conversation_id=record.key.conversation_id,
             turn=record.turn,
             attempt=record.attempt,
@@ -147,290 +136,161 @@ class Attempt:
             principal=record.principal,
             tenant=record.key.tenant,
         )
-        agent = self._deps.factory(info)
-        self._info = info
-        _refuse_reused(agent, record.run_id)
-        return agent
 
-    def _name_agent(self, agent: HostedAgent) -> None:
+    def _refuse_other_agent(self, agent: HostedAgent) -> None:
         conversation = self._begin.conversation
         stored = conversation.agent_id if conversation is not None else None
         if stored is not None and agent.agent_id is not None and stored != agent.agent_id:
-            error = ConversationMismatchError(stored_agent_id=stored, agent_id=agent.agent_id)
-            if self._begin.checkpoint is not None:
-                raise error
-            refused = replace(
-                self._record,
-                status=Status.REFUSED,
-                lease_until_ms=0,
-                saved_at_ms=self._deps.clock.now_ms(),
-                shown_count=0,
-                due_at_ms=None,
-                error=_error_facts(error),
-            )
-            self._deps.ledger.commit(self._record, refused, conversation)
-            raise error
-        self._agent_id, self._agent_version = agent.agent_id or stored, agent.agent_version
+            raise ConversationMismatchError(stored_agent_id=stored, agent_id=agent.agent_id)
+        self._agent = NamedAgent(agent.agent_id or stored, agent.agent_version)
 
-    def _in_time(self, agent: HostedAgent, writer: DurableWriter[str]) -> Outcome:
-        """Runs the agent in a thread, and leaves it behind when the time is up."""
-        context = self._context(writer)
-        box: list[Outcome | BaseException] = []
+    def _in_time(self, work: Callable[[], T]) -> T:
+        """Does the work in a thread, and leaves it behind when the time is up."""
+        if self._run_left_ms() <= 0:
+            raise TurnOutOfTimeError(turn=self._begin.record.turn)
+        done: list[T] = []
+        raised: list[BaseException] = []
+        context = copy_context()
 
-        def work() -> None:
+        def in_thread() -> None:
             try:
-                box.append(self._call(agent, context))
+                done.append(context.run(work))
+            # It is raised again by whoever waits for this thread.
             except BaseException as error:
-                box.append(error)
+                raised.append(error)
 
-        thread = threading.Thread(target=work, name="turnkeep-agent", daemon=True)
+        thread = threading.Thread(target=in_thread, name="turnkeep-agent", daemon=True)
         thread.start()
-        thread.join(max(0, self._run_left_ms()) / 1000)
-        if not box:
-            # What still runs may finish in memory, but its commits and calls are refused from here on.
-            self._stop.set()
-            raise TurnOutOfTimeError(turn=self._record.turn)
-        outcome = box[0]
-        if isinstance(outcome, Exception):
-            raise outcome
-        if isinstance(outcome, BaseException):
-            raise RunFailedError(turn=self._record.turn, cause_code=type(outcome).__name__) from outcome
-        return outcome
+        thread.join(self._run_left_ms() / 1000)
+        if raised:
+            if isinstance(raised[0], Exception):
+                raise raised[0]
+            # A tool that exits, for instance: the end of its turn, and not of this process.
+            raise RunFailedError(turn=self._begin.record.turn, cause_code=type(raised[0]).__name__) from raised[0]
+        if not done:
+            # What still runs may finish in memory, but it agrees on nothing and calls nothing from here on.
+            self._left_behind.set()
+            self._progress.leave()
+            raise TurnOutOfTimeError(turn=self._begin.record.turn)
+        return done[0]
 
     def _call(self, agent: HostedAgent, context: TurnContext) -> Outcome:
-        decision = self._record.decision
+        decision = self._begin.record.decision
         if self._begin.checkpoint is not None and decision is not None:
             return agent.resume(context, self._begin.checkpoint, decision.value)
         return agent.run(context)
 
-    def _context(self, writer: DurableWriter[str]) -> TurnContext:
+    def _context(self, writer: DurableWriter[Snapshot]) -> TurnContext:
         def commit(messages: list[Message], iteration: int) -> None:
+            del iteration  # counted anew from the messages by whoever goes on
+            self._check_lease()
+            snapshot = self._progress.agree(messages)
+            if snapshot is not None:
+                writer.commit(snapshot)
+                self._deps.probe("agreed")
+            # Behind the commit: what the iteration did is agreed on before the deadline stops the run here.
             self._check()
-            text = to_text(messages[len(self._begin.messages) :], name="messages")
-            self._agreed = [*self._begin.messages, *json.loads(text)]
-            self._record = replace(self._record, iteration=iteration)
-            writer.commit(text)
-            self._deps.probe("agreed")
 
         def barrier() -> None:
             self._check()
             writer.barrier()
 
         return TurnContext(
-            info=self._info,
+            info=self._info(),
             history=self._begin.history,
             messages=list(self._begin.messages),
             commit=commit,
             barrier=barrier,
             check=self._check,
             time_left_ms=self._run_left_ms,
-            once=LedgerOnce(self._deps, self._record),
+            once=LedgerOnce(self._deps, self._begin.record, check=self._check),
             left_out=self._begin.left_out,
             history_turns=self._begin.history_turns,
         )
 
     def _check(self) -> None:
-        """Before every call and every write: this attempt still holds its lease, and there is time."""
+        """Before every call: this attempt still holds its lease, and there is time."""
+        self._check_lease()
+        if self._left_behind.is_set() or self._run_left_ms() <= 0:
+            raise TurnOutOfTimeError(turn=self._begin.record.turn)
+
+    def _check_lease(self) -> None:
+        """Before every write: this attempt still holds its lease."""
         if self._deps.clock.monotonic_ms() >= self._lease_ends:
-            raise LostClaimError(turn=self._record.turn)
-        if self._stop.is_set() or self._run_left_ms() <= 0:
-            raise TurnOutOfTimeError(turn=self._record.turn)
+            raise LostClaimError(turn=self._begin.record.turn)
 
     def _run_left_ms(self) -> int:
-        return self._deadline.left_ms() - self._deps.settings.deadline_margin_ms
+        return max(0, self._deadline.left_ms() - self._deps.settings.deadline_margin_ms)
 
     def _settle_left_ms(self) -> int:
         return max(0, self._deadline.left_ms() - SETTLE_RESERVE_MS)
 
-    # --- progress -------------------------------------------------------------------------------------------
+    def _write(self, snapshot: Snapshot) -> None:
+        """A progress write, on the writer's thread."""
+        before = self._progress.segments
+        self._progress.write(snapshot)
+        if self._progress.segments > before:
+            self._deps.note("segment", self._facts())
 
-    def _write(self, text: str) -> None:
-        """Stores one snapshot of agreed messages: only what no segment holds yet. On the writer's thread."""
-        if self._deps.clock.monotonic_ms() >= self._lease_ends:
-            raise LostClaimError(turn=self._record.turn)
-        messages: list[Message] = json.loads(text)
-        new = messages[self._stored - len(self._begin.messages) :]
-        if not new:
-            return
-        self._next_segment = self._deps.ledger.write_segments(
-            self._record, self._next_segment, "messages", self._stored, new
-        )
-        self._stored += len(new)
-        self._deps.note("segment", self._facts())
+    # --- the end --------------------------------------------------------------------------------------------
 
-    # --- outcomes -------------------------------------------------------------------------------------------
-
-    def _commit(self, outcome: Outcome) -> TurnRecord:
-        if self._deps.clock.monotonic_ms() >= self._lease_ends:
-            raise LostClaimError(turn=self._record.turn)
-        self._deps.probe("ran")
-        after = self._answered(outcome) if isinstance(outcome, Answered) else self._asked(outcome)
-        self._deps.ledger.commit(self._begin.record, after, self._begin.conversation)
+    def _commit(self, after: TurnRecord) -> None:
+        """Commits under this attempt's fence. Where the store does not answer, looks whether it landed all the same."""
+        try:
+            self._deps.ledger.commit(self._begin.record, after, self._begin.conversation)
+        except StoreUnavailableError:
+            stored = self._deps.ledger.turn(after.key, after.turn)
+            if stored is None or (stored.run_id, stored.status) != (after.run_id, after.status):
+                raise
         self._deps.probe("committed")
-        if after.status is Status.AWAITING:
-            self._deps.events.tell("ask.opened", after)
-            if after.execution_ask is None:
-                start_execution(self._deps, after)
-        else:
+
+    def _tell(self, after: TurnRecord) -> None:
+        if after.status is not Status.AWAITING:
             self._deps.events.tell("turn.ended", after)
-        return after
+            return
+        self._deps.events.tell("ask.opened", after)
+        if after.execution_ask is None:
+            start_execution(self._deps, after)
 
-    def _answered(self, outcome: Answered) -> TurnRecord:
-        rest = self._spill(outcome.messages, INLINE_BYTES)
-        return self._after(
-            outcome,
-            Status.COMPLETE,
-            CONVERSATION_V1,
-            messages=rest,
-            ask=None,
-            checkpoint_segment=None,
-            past_asks=past(self._begin.record, "answered", self._deps.clock.now_ms()),
-            due_at_ms=None,
-        )
+    def _with_output(self, after: TurnRecord) -> TurnRecord:
+        """The record with its answer in it, where that went to a segment."""
+        if after.status is not Status.COMPLETE or after.messages:
+            return after
+        return replace(after, messages=self._progress.agreed[-1:])
 
-    def _asked(self, outcome: Asked) -> TurnRecord:
-        self._spill(outcome.messages, 0)
-        checkpoint_at = self._next_segment
-        self._next_segment = self._deps.ledger.write_segments(
-            self._begin.record, checkpoint_at, "checkpoint", 0, outcome.checkpoint
-        )
-        now_ms = self._deps.clock.now_ms()
-        expires_in_s = outcome.expires_in_s or self._deps.settings.ask_expires_s
-        record = self._begin.record
-        whole = len(_as_bytes(pack(outcome.pause_data, name="ask"))) <= INLINE_ASK_BYTES
-        ask = Ask(
-            ask_id=f"ask-{record.turn}-{self._deps.random_id(12)}",
-            audience=outcome.audience,
-            pause_data=outcome.pause_data if whole else _abstract(outcome.pause_data),
-            whole=whole,
-            asked_at_ms=now_ms,
-            expires_at_ms=now_ms + expires_in_s * 1000,
-        )
-        keep_s = ask.expires_at_ms // 1000 + 86_400
-        delete_after_s = None if record.delete_after_s is None else max(record.delete_after_s, keep_s)
-        new_execution = record.ask is None or outlives_execution(record, ask)
-        return self._after(
-            outcome,
-            Status.AWAITING,
-            FLOWCHART_V1,
-            messages=(),
-            ask=ask,
-            decision=None,
-            checkpoint_segment=(record.attempt, checkpoint_at),
-            due_at_ms=now_ms + START_ATTENTION_MS,
-            past_asks=past(record, "answered", now_ms),
-            start_number=1 if new_execution else record.start_number,
-            execution_ask=None if new_execution else _execution_ask(record),
-            delete_after_s=delete_after_s,
-        )
-
-    def _after(self, outcome: Outcome, status: Status, form: str, **facts: Any) -> TurnRecord:
-        evidence = dict(outcome.evidence)
-        if len(to_text(evidence, name="evidence").encode()) > EVIDENCE_BYTES:
-            evidence = {"cut": "the evidence was over its bound and is not kept"}
-        return replace(
-            self._begin.record,
-            status=status,
-            format=form,
-            lease_until_ms=0,
-            saved_at_ms=self._deps.clock.now_ms(),
-            shown_count=shown_count(outcome.messages),
-            segments=self._next_segment - 1,
-            usage=dict(outcome.usage),
-            evidence=evidence,
-            iteration=outcome.iteration,
-            task_token=None,
-            agent_id=self._agent_id,
-            agent_version=self._agent_version,
-            **facts,
-        )
-
-    def _spill(self, messages: Sequence[Message], inline_bytes: int) -> tuple[Message, ...]:
-        """Moves the turn's messages that no segment holds yet to segments where they are over the bound."""
-        rest = list(messages[self._stored :])
-        if not rest:
-            return ()
-        user = len(_as_bytes(pack(self._begin.record.user)))
-        if inline_bytes and user + len(_as_bytes(pack(rest, name="messages"))) <= inline_bytes:
-            return tuple(rest)
-        self._next_segment = self._deps.ledger.write_segments(
-            self._begin.record, self._next_segment, "messages", self._stored, rest
-        )
-        self._stored += len(rest)
-        return ()
-
-    def _fail(self, error: Exception) -> TurnRecord:
+    def _fail(self, error: BaseException) -> NoReturn:
         """Stores the turn as failed, with what the run had agreed on until then, and raises."""
-        before, now_ms = self._begin.record, self._deps.clock.now_ms()
-        facts = _error_facts(error)
-        rest = self._spill(self._agreed, INLINE_BYTES)
-        own = replace(before, segments=self._next_segment - 1, messages=rest)
-        after = closed(own, Status.FAILED, now_ms=now_ms, durable=self._agreed, error=facts)
-        if before.decision is not None:
-            after = replace(after, answered_mark=answered_mark(before, facts, now_ms))
-        self._deps.ledger.commit(before, after, self._begin.conversation)
+        facts = error_facts(error)
+        after = failed(self._deps, self._begin, self._progress, facts)
+        self._commit(after)
         self._deps.events.tell("turn.ended", after)
         self._deps.note("failed", {**self._facts(), "cause": type(error).__name__, "error": error})
-        raise RunFailedError(turn=before.turn, cause_code=facts["code"]) from error
+        raise RunFailedError(turn=after.turn, cause_code=facts["code"]) from error
 
-    def _hand_back(self) -> None:
-        """Gives the lease up so that nobody has to wait it out; quiet where even that cannot be written."""
+    def _not_durable(self, error: DurabilityError) -> NoReturn:
+        """A progress write did not land: its cause says whether the claim, the store or the value is at fault."""
+        cause = error.__cause__
+        if isinstance(cause, LostClaimError):
+            raise cause
+        if cause is None or isinstance(cause, RetryableError | TimeoutError):
+            raise StoreUnavailableError from error
+        self._fail(cause)
+
+    def _stop_here(self) -> None:
+        """Leaves the turn for whoever goes on: makes what was agreed durable, and gives the lease up.
+
+        Quiet where even that cannot be written: then the lease runs out by itself.
+        """
         try:
+            if self._nothing_in_flight:
+                self._progress.write(self._progress.agreed)
             self._deps.ledger.hand_back(self._begin.record)
-        except StoreUnavailableError as error:
+        except (StoreUnavailableError, LostClaimError) as error:
             self._deps.note("lease_kept", {**self._facts(), "cause": type(error).__name__})
 
     def _facts(self) -> dict[str, Any]:
         record = self._begin.record
         return {"turn": record.turn, "attempt": record.attempt, "runId": record.run_id}
-
-
-class _closing:
-    """Closes the writer whatever happens: nothing may be outstanding when Lambda freezes the process."""
-
-    def __init__(self, writer: DurableWriter[str], left_ms: Callable[[], int]) -> None:
-        self._writer, self._left_ms = writer, left_ms
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        self._writer.close(self._left_ms() / 1000)
-
-
-def answered_mark(record: TurnRecord, error: dict[str, Any], now_ms: int) -> dict[str, Any]:
-    """CONTRACT.md 17.1's mark: the decision was used, its resume started and failed, and it is never used again."""
-    decision = record.decision
-    if decision is None:
-        return {}
-    mark: dict[str, Any] = {"decision": decision.value, "atMs": now_ms, "runId": record.run_id, "error": error}
-    if decision.answered_by is not None:
-        mark["answeredBy"] = decision.answered_by
-    return mark
-
-
-def _execution_ask(record: TurnRecord) -> str | None:
-    """The ask that the turn's execution was started for: it goes on waiting, now on the next one."""
-    return record.execution_ask or (record.ask.ask_id if record.ask is not None else None)
-
-
-EXECUTION_LIFE_MS = 364 * 86_400_000
-
-
-def outlives_execution(record: TurnRecord, ask: Ask) -> bool:
-    """Whether the turn's execution, which lives a year at most, would end before the ask expires."""
-    return ask.expires_at_ms - record.started_at_ms > EXECUTION_LIFE_MS
-
-
-def _error_facts(error: Exception) -> dict[str, Any]:
-    """What of an error is stored: its code, its class and our own sentence; never somebody else's text."""
-    if isinstance(error, TurnkeepError):
-        return {"code": error.code or "ERR_RUN_FAILED", "message": str(error), "cause": type(error).__name__}
-    return {
-        "code": "ERR_RUN_FAILED",
-        "message": "The agent raised an error; the log of this request names where.",
-        "cause": type(error).__name__,
-    }
 
 
 def _refuse_reused(agent: HostedAgent, run_id: str) -> None:
@@ -442,14 +302,3 @@ def _refuse_reused(agent: HostedAgent, run_id: str) -> None:
         object.__setattr__(agent, "_turnkeep_run", run_id)
     except AttributeError as error:
         raise FactoryReusedAgentError(reason="takes no attributes") from error
-
-
-def _as_bytes(packed: str | bytes) -> bytes:
-    return packed if isinstance(packed, bytes) else packed.encode()
-
-
-def _abstract(pause_data: Any) -> dict[str, Any]:
-    """What the record says of an ask that is too large for it; the whole lies in the checkpoint."""
-    pending = pending_ask(pause_data)
-    texts = {"toolName": pending.get("tool"), "question": question_of(pending)}
-    return {name: text[:300] for name, text in texts.items() if isinstance(text, str)}

@@ -83,7 +83,8 @@ def closed(
         task_token=None,
         ask=None,
         past_asks=past(before, _ENDS.get(status, status.value), now_ms),
-        checkpoint_segment=None,
+        # A marked pause is handed out with its checkpoint (CONTRACT.md 17.1); of any other, the pause is over.
+        checkpoint_segment=before.checkpoint_segment if status is Status.FAILED and before.decision else None,
     )
 
 
@@ -98,3 +99,14 @@ def past(before: TurnRecord, ended: str, at_ms: int) -> tuple[PastAsk, ...]:
     if decision is not None and decision.ask_id == before.ask.ask_id:
         ended, at_ms = "answered", decision.answered_at_ms
     return (*before.past_asks, PastAsk(before.ask.ask_id, ended, at_ms))
+
+
+def answered_mark(record: TurnRecord, error: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    """CONTRACT.md 17.1's mark: the decision was used, its resume started and failed, and it is never used again."""
+    decision = record.decision
+    if decision is None:
+        return {}
+    mark: dict[str, Any] = {"decision": decision.value, "atMs": now_ms, "runId": record.run_id, "error": error}
+    if decision.answered_by is not None:
+        mark["answeredBy"] = decision.answered_by
+    return mark

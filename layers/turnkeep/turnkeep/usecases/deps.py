@@ -45,7 +45,6 @@ class Settings:
     request_key_ttl_s: int = 86_400
     turns_per_hour: int = 0
     deadline_margin_ms: int = 1_500
-    last_turns: int | None = None
 
 
 class PauseGate(Protocol):
@@ -130,6 +129,10 @@ def _nothing(name: str, facts: dict[str, Any]) -> None:
     return None
 
 
+def _everything() -> int | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Deps:
     """The ports.
@@ -139,6 +142,8 @@ class Deps:
         probe: called at named points (``claimed``, ``committed``, ``started``, …) so that a test can crash there.
         note: told what happened, for logs and metrics: a name and facts without content.
         random_id: mints ids that nobody can guess (URL-safe text).
+        last_turns: how many earlier turns the factory's agents want to see; None: all. Asked only by what is about to
+            run a turn, because asking may import the agent.
     """
 
     ledger: Ledger
@@ -151,3 +156,4 @@ class Deps:
     random_id: Callable[[int], str]
     probe: Callable[[str], None] = lambda point: None
     note: Callable[[str, dict[str, Any]], None] = field(default=_nothing)
+    last_turns: Callable[[], int | None] = _everything

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from turnkeep.errors import StoreUnavailableError
 from turnkeep.ledger.hydrate import load_segments
 from turnkeep.ledger.records import Status, TurnRecord
-from turnkeep.usecases.attempt import answered_mark
-from turnkeep.usecases.closing import OUTCOME_UNKNOWN, closed
+from turnkeep.usecases.closing import OUTCOME_UNKNOWN, answered_mark, closed
 
 if TYPE_CHECKING:
     from turnkeep.usecases.deps import Deps
@@ -17,9 +16,13 @@ if TYPE_CHECKING:
 
 
 def close_dead(deps: Deps, dead: TurnRecord, state: State) -> TurnRecord | None:
-    """Closes a turn whose attempt died, as ``failed``; its durable prefix stays."""
+    """Closes a turn whose attempt died or gave up, as ``failed``; its durable prefix stays.
+
+    Returns:
+        The turn as it is now; None where somebody else was faster.
+    """
     loaded = load_segments(deps.ledger.store, [dead], deps.clock.now_ms())
-    error = {"code": "ERR_RUN_FAILED", "message": "The process that ran this turn died; a later message closed it."}
+    error = {"code": "ERR_RUN_FAILED", "message": "The run of this turn ended without an answer, and nobody went on."}
     after = closed(
         dead,
         Status.FAILED,

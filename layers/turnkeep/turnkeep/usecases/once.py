@@ -7,14 +7,32 @@ can know whether it acted.
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
-from turnkeep.errors import CallInDoubtError, MalformedStoredItemError
+from turnkeep.errors import CallInDoubtError, LostClaimError, MalformedStoredItemError, TurnOutOfTimeError
 from turnkeep.ledger.codec import pack_text, unpack_text
 from turnkeep.ledger.keys import number
-from turnkeep.ledger.store import AllOf, AnyOf, Applied, Equals, Item, Missing, Present, Put, Update, unwrap
+from turnkeep.ledger.segments import PART_BYTES
+from turnkeep.ledger.store import (
+    AllOf,
+    AnyOf,
+    Applied,
+    Condition,
+    Delete,
+    Equals,
+    Get,
+    Item,
+    Missing,
+    Present,
+    Put,
+    Update,
+    unwrap,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from turnkeep.ledger.records import TurnRecord
     from turnkeep.usecases.deps import Deps
 
@@ -26,55 +44,114 @@ def once_sk(turn: int, key: str) -> str:
     return f"ONCE#{number(turn)}#{key}"
 
 
-class LedgerOnce:
-    """``OnceMemory`` on the ledger, for one attempt."""
+def _part_sk(turn: int, key: str, writer: str, index: int) -> str:
+    """The sort key of one part of a result that is too large for the call's own record."""
+    return f"{once_sk(turn, key)}#{writer}#{number(index)}"
 
-    def __init__(self, deps: Deps, record: TurnRecord) -> None:
-        self._store, self._record = deps.ledger.store, record
+
+class LedgerOnce:
+    """``OnceMemory`` on the ledger, for one attempt.
+
+    Args:
+        deps: the ports.
+        record: the turn as this attempt holds it.
+        check: raises where this attempt may call nothing any more.
+    """
+
+    def __init__(self, deps: Deps, record: TurnRecord, *, check: Callable[[], None]) -> None:
+        self._store, self._record, self._check = deps.ledger.store, record, check
 
     def begin(self, key: str) -> str | None:
-        """See ``OnceMemory.begin``.
+        """See ``OnceMemory.begin``. One round trip; another one where the remembered result is large.
 
         Raises:
             CallInDoubtError: an attempt that died had begun this call.
+            LostClaimError, TurnOutOfTimeError: the run has to stop; the call has not begun.
             StoreUnavailableError: the store did not answer; the call has not begun.
         """
-        record = self._record
-        item: Item = {
-            "pk": record.key.pk,
-            "sk": once_sk(record.turn, key),
-            "format": ONCE_V1,
-            "epoch": record.epoch,
-            "runId": record.run_id,
-        }
-        if record.delete_after_s is not None:
-            item["deleteAfter_s"] = record.delete_after_s
+        item = self._item(key) | {"runId": self._record.run_id}
         # Ours already: this write was sent twice, and its first answer was lost.
-        free = AnyOf((Missing("pk"), AllOf((Equals("runId", record.run_id), Missing("result")))))
+        free = AnyOf((Missing("pk"), self._begun_here()))
         answer = unwrap(self._store.write([Put(item, free)])[0])
         if isinstance(answer, Applied):
+            self._still_ours(key)
             return None
         found = answer.item or {}
-        if "result" not in found:
-            raise CallInDoubtError
-        try:
-            return unpack_text(found["result"])
-        except ValueError as error:
-            raise MalformedStoredItemError(
-                found=ONCE_V1, part="result", conversation_id=record.key.conversation_id
-            ) from error
+        if "result" in found:
+            return self._read(found["result"])
+        if "parts" in found:
+            return self._read(self._joined(key, found))
+        raise CallInDoubtError
 
     def finish(self, key: str, result_text: str) -> None:
-        """See ``OnceMemory.finish``.
+        """See ``OnceMemory.finish``. One round trip; another one before it where the result is large.
+
+        Not fenced by the lease, on purpose: what a call did is true, however late its attempt is to say so.
 
         Raises:
             StoreUnavailableError: the result is not remembered; a re-run of the call will be in doubt.
         """
         record = self._record
+        packed = pack_text(result_text)
+        data = packed if isinstance(packed, bytes) else packed.encode()
+        remembered: Item = {"result": packed}
+        if len(data) > PART_BYTES:
+            parts = self._parts(key, data if isinstance(packed, bytes) else zlib.compress(data, 1))
+            for answer in self._store.write([Put(part) for part in parts]):
+                unwrap(answer)
+            remembered = {"parts": len(parts), "partsOf": record.run_id}
         change = Update(
             (record.key.pk, once_sk(record.turn, key)),
-            set={"result": pack_text(result_text)},
-            condition=AllOf((Present("pk"), Missing("result"))),
+            set=remembered,
+            condition=AllOf((Present("pk"), Missing("result"), Missing("parts"))),
         )
         # Refused: a call in doubt that another attempt finished first (its result stays), or an erased conversation.
         unwrap(self._store.write([change])[0])
+
+    def _item(self, key: str) -> Item:
+        record = self._record
+        item: Item = {"pk": record.key.pk, "sk": once_sk(record.turn, key), "format": ONCE_V1, "epoch": record.epoch}
+        if record.delete_after_s is not None:
+            item["deleteAfter_s"] = record.delete_after_s
+        return item
+
+    def _begun_here(self) -> Condition:
+        return AllOf((Equals("runId", self._record.run_id), Missing("result"), Missing("parts")))
+
+    def _still_ours(self, key: str) -> None:
+        """A process that slept while the store answered has begun nothing: its mark would leave a call in doubt."""
+        try:
+            self._check()
+        except (LostClaimError, TurnOutOfTimeError):
+            # Where this does not land either, the mark stays and the call is in doubt, which is safe.
+            self._store.write([Delete((self._record.key.pk, once_sk(self._record.turn, key)), self._begun_here())])
+            raise
+
+    def _parts(self, key: str, data: bytes) -> list[Item]:
+        record = self._record
+        pieces = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)]
+        return [
+            self._item(key) | {"sk": _part_sk(record.turn, key, record.run_id, index), "data": piece}
+            for index, piece in enumerate(pieces)
+        ]
+
+    def _joined(self, key: str, found: Item) -> bytes:
+        record, count, writer = self._record, found.get("parts"), found.get("partsOf")
+        if not isinstance(count, int) or not isinstance(writer, str):
+            raise self._malformed("parts")
+        keys = [(record.key.pk, _part_sk(record.turn, key, writer, index)) for index in range(count)]
+        pieces = [page.items[0].get("data") for page in self._store.read([Get(one) for one in keys]) if page.items]
+        whole = b"".join(piece for piece in pieces if isinstance(piece, bytes))
+        if len(pieces) != count:
+            raise self._malformed("parts")
+        return whole
+
+    def _read(self, stored: object) -> str:
+        try:
+            return unpack_text(stored)
+        except ValueError as error:
+            raise self._malformed("result") from error
+
+    def _malformed(self, part: str) -> MalformedStoredItemError:
+        conversation_id = self._record.key.conversation_id
+        return MalformedStoredItemError(found=ONCE_V1, part=part, conversation_id=conversation_id)

@@ -10,7 +10,8 @@ from turnkeep.ledger.hydrate import Hydrated, load_segments
 from turnkeep.ledger.records import Status, TurnRecord
 from turnkeep.usecases.attempt import Attempt, Begin
 from turnkeep.usecases.ending import close_dead_resume, expire
-from turnkeep.usecases.state import State, history_of, next_attempt
+from turnkeep.usecases.run_claimed import history_before
+from turnkeep.usecases.state import State, look, next_attempt, widened
 
 if TYPE_CHECKING:
     from turnkeep.ledger.keys import ConversationKey
@@ -40,7 +41,7 @@ def resume_turn(deps: Deps, key: ConversationKey, turn: int, ask_id: str, *, dea
         LeaseHeldError: another attempt may be alive; try again behind its lease.
         StoreUnavailableError: nothing was lost; try again.
     """
-    found = deps.ledger.hydrate(key, last_turns=deps.settings.last_turns, turn=turn)
+    found = look(deps, key, turn=turn)
     record = found.wanted()
     if record is None or found.erasing:
         return Resumed(None)
@@ -102,9 +103,9 @@ def _has_result(messages: list[Message], checkpoint: dict[str, object] | None) -
 
 
 def _go_on(deps: Deps, found: Hydrated, running: TurnRecord, deadline: Deadline) -> Resumed:
-    state = State.of(found)
+    state = State.of(widened(deps, found, turn=running.turn))
     messages, checkpoint = deps.ledger.checkpoint_of(running)
-    history = history_of(deps.ledger, state.before(running.turn), whole=state.whole)
+    history = history_before(deps, state, running.turn)
     begin = Begin(
         record=running,
         conversation=state.conversation,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from turnkeep.ledger.hydrate import Hydrated
+    from turnkeep.ledger.keys import ConversationKey
     from turnkeep.ledger.ledger import Ledger
     from turnkeep.messages import Message
     from turnkeep.usecases.deps import Caller, Deadline, Deps
@@ -82,22 +83,82 @@ class State:
         return None
 
 
+ENDS_ALL_BEFORE = frozenset({Status.COMPLETE, Status.FAILED, Status.EXPIRED})
+"""Statuses of a turn that has run: it could only begin when every turn before it had ended."""
+
+
+def look(deps: Deps, key: ConversationKey, *, request: str | None = None, turn: int | None = None) -> Hydrated:
+    """Reads a conversation for whoever may run a turn of it: no more than the agent wants to see. One round trip.
+
+    Args:
+        deps: the ports.
+        key: the conversation.
+        request: the hash of an Idempotency-Key whose record is read beside.
+        turn: a turn whose record is wanted, however old it is.
+    """
+    window = deps.last_turns()
+    # The turn that is to be run may be among those that are read, and is no earlier one.
+    newest = None if window is None else window + 1
+    return deps.ledger.hydrate(key, last_turns=newest, request=request, turn=turn)
+
+
+def widened(deps: Deps, found: Hydrated, *, turn: int | None = None) -> Hydrated:
+    """What was read, and where the window was too small to decide on, more: every open turn, and a full window.
+
+    No round trip in the usual case: the oldest turn that was read has run, so those before it have ended.
+
+    Args:
+        deps: the ports.
+        found: what ``look`` read.
+        turn: the turn that is to be run, where it exists already; its window lies before it.
+    """
+    window = deps.last_turns()
+    if window is None:
+        return found
+    wider = window + 1
+    while not (found.whole or _shows_enough(found, window, turn)):
+        wider = 2 * wider + 8
+        found = deps.ledger.hydrate(found.key, last_turns=wider, turn=turn)
+    return found
+
+
+def _shows_enough(found: Hydrated, window: int, turn: int | None) -> bool:
+    items = list(found.turn_items.items())
+    if not items or items[0][1].get("status") not in ENDS_ALL_BEFORE:
+        return False
+    ended = [number for number, item in items if item.get("status") in ENDS_ALL_BEFORE]
+    return sum(1 for number in ended if turn is None or number < turn) >= window
+
+
 @dataclass(frozen=True)
 class History:
-    """What turns that have ended put before a new one."""
+    """What turns that have ended put before a new one.
+
+    Attributes:
+        messages: theirs, closed so that a provider accepts them, oldest first.
+        turns: (turn, its messages in ``messages``), oldest first.
+        left_out: turns and transcript messages that are older and not here; empty where everything is.
+    """
 
     messages: list[Message]
     turns: list[tuple[int, int]]
     left_out: dict[str, int]
 
 
-def history_of(ledger: Ledger, records: Sequence[TurnRecord], *, whole: bool) -> History:
+def history_of(ledger: Ledger, records: Sequence[TurnRecord], *, whole: bool, last_turns: int | None = None) -> History:
     """The messages of ended turns, closed, in order. A round trip only where some lie in segments.
+
+    Args:
+        ledger: where segments are read.
+        records: the turns before the one that is to be run, oldest first.
+        whole: no older turns were left unread.
+        last_turns: at most so many of them count; None: all.
 
     Raises:
         UnreadableError: a turn's segments cannot be read.
     """
-    counting = [record for record in records if not record.is_open and record.status not in CONTRIBUTES_NOTHING]
+    ended = [record for record in records if not record.is_open and record.status not in CONTRIBUTES_NOTHING]
+    counting = ended if last_turns is None else ended[max(0, len(ended) - last_turns) :]
     loaded = ledger.messages_of(counting)
     messages: list[Message] = []
     turns: list[tuple[int, int]] = []
@@ -105,10 +166,17 @@ def history_of(ledger: Ledger, records: Sequence[TurnRecord], *, whole: bool) ->
         own = contribution(record, loaded[record.turn])
         messages.extend(own)
         turns.append((record.turn, len(own)))
-    left_out: dict[str, int] = {}
-    if not whole and counting:
-        left_out = {"turns": max(0, counting[0].turn - 1), "messages": counting[0].base_count}
-    return History(messages, turns, left_out)
+    return History(messages, turns, _left_out(ended, counting, whole=whole))
+
+
+def _left_out(ended: Sequence[TurnRecord], counting: Sequence[TurnRecord], *, whole: bool) -> dict[str, int]:
+    if whole and len(counting) == len(ended):
+        return {}
+    if counting:
+        return {"turns": counting[0].turn - 1, "messages": counting[0].base_count}
+    if not ended:
+        return {}
+    return {"turns": ended[-1].turn, "messages": ended[-1].base_count + ended[-1].shown_count}
 
 
 def lease_until_ms(deps: Deps, deadline: Deadline) -> int:

@@ -11,8 +11,8 @@ from turnkeep.ledger.records import Status, TurnRecord
 from turnkeep.usecases.ask_view import ask_view
 from turnkeep.usecases.closing import closed
 from turnkeep.usecases.ending import close_dead, expire, ring
-from turnkeep.usecases.state import State, delete_after_s, lease_until_ms, new_run_id, next_attempt
-from turnkeep.usecases.take_turn import run_claimed
+from turnkeep.usecases.run_claimed import run_claimed
+from turnkeep.usecases.state import State, delete_after_s, lease_until_ms, look, new_run_id, next_attempt, widened
 from turnkeep.usecases.waiting import between_looks_ms
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def work_queue(deps: Deps, key: ConversationKey, *, deadline: Deadline) -> TurnR
         StoreUnavailableError, TurnOutOfTimeError: nothing was lost; the redelivery continues the same turn.
     """
     while True:
-        state = State.of(deps.ledger.hydrate(key, last_turns=deps.settings.last_turns))
+        state = State.of(widened(deps, look(deps, key)))
         first = state.first_open
         queued = next((turn for turn in state.turns if turn.status is Status.QUEUED), None)
         if first is None or (queued is None and not _is_workers_own(first)):
