@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
+from pydantic import ValidationError
 
+from tools.openapi import OPERATIONS, refusals_of
+from tools.openapi_models import Error
 from turnkeep.agent.port import Answered, Asked, Outcome, TurnContext, TurnInfo
 
 if TYPE_CHECKING:
@@ -92,6 +95,29 @@ class Reply:
         return self.body["error"]["code"]
 
 
+def hold_against_description(route: str, reply: Reply) -> None:
+    """Fails where a reply is not one that ``docs/openapi.json`` promises for its route, to the last field."""
+    operation = OPERATIONS[route]
+    if reply.status in operation.replies:
+        said = operation.replies[reply.status]
+        faults = []
+        for model in said.models:
+            try:
+                model.model_validate(reply.body)
+                break
+            except ValidationError as error:
+                faults.append(str(error))
+        else:
+            raise AssertionError("\n".join(faults))
+        promised = {name.lower() for name in said.headers}
+    else:
+        rows = refusals_of(operation).get(reply.status, [])
+        Error.model_validate(reply.body)
+        assert reply.code in {row.code for row in rows}, f"{reply.status} {reply.code} is not described for {route}"
+        promised = {"retry-after"}
+    assert set(reply.headers) <= promised | {"content-type", "cache-control"}
+
+
 @dataclass
 class Stage:
     """What the tests use of it all."""
@@ -104,11 +130,14 @@ class Stage:
         if function not in self.handlers:
             self.handlers[function] = handler_of(function)
         answer = self.handlers[function](event, context or Context())
-        return Reply(
+        reply = Reply(
             answer["statusCode"],
             json.loads(answer["body"]) if answer["body"] else None,
             {name.lower(): value for name, value in answer["headers"].items()},
         )
+        if event.get("routeKey"):
+            hold_against_description(event["routeKey"], reply)
+        return reply
 
     def items(self) -> list[dict[str, Any]]:
         return list(boto3.client("dynamodb", region_name=REGION).scan(TableName=TABLE)["Items"])

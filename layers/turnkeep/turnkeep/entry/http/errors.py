@@ -92,19 +92,24 @@ REFUSALS: Final = (
     Refusal(e.TurnOutOfTimeError, "The turn reached its deadline; what was durable is kept."),
 )  # fmt: skip
 
+_LEAVES: Final = frozenset({(refusal.status, refusal.code) for refusal in REFUSALS}) | {
+    (RouteNotFoundError.status, RouteNotFoundError.code)
+}
+
 
 def as_refusal(error: BaseException) -> TurnkeepError:
     """The error as a caller may hear of it.
 
     * A write of progress that did not land is what its cause is: a lost claim, or a store that was not there.
     * Another person's conversation is one that does not exist.
-    * What turnkeep does not know by name, or has no code for, is an internal error without content.
+    * What has no row in ``REFUSALS`` is a fault of ours, named in the log and an internal error to the caller.
     """
     if isinstance(error, e.DurabilityError):
         error = error.__cause__ if isinstance(error.__cause__, TurnkeepError) else e.StoreUnavailableError()
-    if not isinstance(error, TurnkeepError) or error.code is None:
+    if not isinstance(error, TurnkeepError):
         return InternalError()
-    return at_the_door(error)
+    refusal = at_the_door(error)
+    return refusal if (refusal.status, refusal.code) in _LEAVES else InternalError()
 
 
 def error_reply(error: BaseException, request_id: str) -> Reply:

@@ -30,6 +30,8 @@ class _Body(BaseModel):
 class TurnRequest(_Body):
     """A message to a conversation."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"message": "Where is order A-100?"}]})
+
     message: StrictStr = Field(description="What the user says. At most MaxMessageBytes of UTF-8.")
     turn: HostTurn = Field(
         default=0,
@@ -41,12 +43,23 @@ class TurnRequest(_Body):
 class ConversationRequest(_Body):
     """A new conversation, with its first message or without."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"message": "Where is order A-100?"}]})
+
     message: StrictStr = Field(default="", description="The first message; left out, the conversation starts empty.")
     turn: HostTurn = Field(default=0, description="As in a turn.")
 
 
 class AnswerRequest(_Body):
     """A decision on one ask."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"askId": "ask-1-k2Jx0c9LrQpZ7vTd", "decision": {"approved": True, "by": "sue", "note": "a regular"}},
+                {"askId": "ask-1-k2Jx0c9LrQpZ7vTd", "decision": "the blue one"},
+            ]
+        }
+    )
 
     ask_id: StrictStr = Field(alias="askId", description="The ask that this answers.")
     decision: Any = Field(
