@@ -95,7 +95,7 @@ check: lint types imports template build test  ## everything that CI runs
 # --- make files -----------------------------------------------------------------------------------------------------
 
 openapi: setup  ## writes docs/openapi.json from the code
-	@$(BIN)/python tools/openapi.py
+	@PYTHONPATH=layers/turnkeep:layers/agent $(BIN)/python -m tools.openapi
 
 lock: setup  ## resolves the requirement files anew (UPGRADE=1 takes newer versions)
 	@$(BIN)/python tools/lock.py $(if $(UPGRADE),--upgrade)
