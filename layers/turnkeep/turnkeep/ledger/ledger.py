@@ -367,11 +367,21 @@ class Ledger:
 
     # --- CONVERSATION ---------------------------------------------------------------------------------------
 
-    def create(self, record: ConversationRecord) -> ConversationRecord | None:
-        """Stores an empty conversation where there is none. One round trip; None where one is there."""
+    def create(self, record: ConversationRecord, *, request: RequestRecord | None = None) -> ConversationRecord | None:
+        """Stores an empty conversation where there is none. One round trip; None where one is there.
+
+        Args:
+            record: the conversation.
+            request: the record of the request that creates it, of turn 0, put beside it.
+        """
+        now_ms = self.clock.now_ms()
         item: Item = {"pk": record.key.pk, "sk": CONVERSATION, **conversation_attributes(record)}
-        (result,) = self.store.write([Put(item, conditions.free(self.clock.now_ms()))])
-        answer = unwrap(result)
+        writes: list[Write] = [Put(item, conditions.free(now_ms))]
+        if request is not None:
+            noted: Item = {"pk": record.key.pk, "sk": request_sk(request.hashed), **request_attributes(request)}
+            writes.append(Put(noted, conditions.fresh_request(now_ms, None)))
+        results = self.store.write(writes)
+        answer = unwrap(results[0])
         if isinstance(answer, Applied) or (answer.item or {}).get("epoch") == record.epoch:
             return record
         return None

@@ -66,9 +66,14 @@ def restart(deps: Deps, record: TurnRecord) -> TurnRecord | None:
     return moved
 
 
+def needs_output(record: TurnRecord) -> bool:
+    """Whether a complete turn's last message lies in a segment and not in its record."""
+    return record.status is Status.COMPLETE and not record.messages and bool(record.segments or record.adopted)
+
+
 def load_output(deps: Deps, record: TurnRecord) -> TurnRecord:
     """The record with its last message in it, where that lies in a segment."""
-    if record.status is not Status.COMPLETE or record.messages or not (record.segments or record.adopted):
+    if not needs_output(record):
         return record
     messages = deps.ledger.messages_of([record])[record.turn]
     return replace(record, messages=tuple(messages[-1:]))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from turnkeep.errors import TurnNotFoundError
-from turnkeep.ledger.keys import TURN_HIGH, ConversationKey, turn_sk
+from turnkeep.ledger.keys import TURN_HIGH, ConversationKey, turn_of_sk, turn_sk
 from turnkeep.ledger.records import ConversationRecord, Status, TurnRecord, is_expired, turn_record
 from turnkeep.ledger.store import Query
 from turnkeep.messages import is_shown
-from turnkeep.usecases.asks import load_output, start_execution, with_whole_ask
+from turnkeep.usecases.asks import load_output, needs_output, start_execution, with_whole_ask
 from turnkeep.usecases.closing import contribution
 from turnkeep.usecases.door import require_own, verify
 from turnkeep.usecases.state import State
@@ -91,18 +91,41 @@ def read_turns(
 ) -> tuple[list[TurnRecord], int | None]:
     """A page of turns, oldest first, and the number behind which the next page begins (None: no more)."""
     verify(deps, caller)
-    records, more = _page(deps, caller, key, after or 0, limit)
-    shown = [record for record in records if record.status is not Status.SKIPPED]
-    return shown, records[-1].turn if more and records else None
+    records, following = _page(deps, caller, key, after or 0, limit)
+    return _with_outputs(deps, [with_whole_ask(deps, record) for record in records]), following
 
 
-def _page(deps: Deps, caller: Caller, key: ConversationKey, after: int, limit: int) -> tuple[list[TurnRecord], bool]:
+def _page(
+    deps: Deps, caller: Caller, key: ConversationKey, after: int, limit: int
+) -> tuple[list[TurnRecord], int | None]:
+    """Turns behind a number, oldest first, and the number behind which more may follow (None: no more).
+
+    Steps over what is none: skipped numbers, what has expired, what an earlier life of the id left behind.
+    """
     found = deps.ledger.hydrate(key, history=False)
     require_own(found, caller)
     epoch, now_ms = found.epoch, deps.clock.now_ms()
-    (page,) = deps.ledger.store.read([Query(key.pk, turn_sk(after + 1), TURN_HIGH, limit=limit)])
-    records = [turn_record(item, key) for item in page.items if not is_expired(item, now_ms)]
-    return [record for record in records if record.epoch == epoch], page.more
+    while True:
+        (page,) = deps.ledger.store.read([Query(key.pk, turn_sk(after + 1), TURN_HIGH, limit=limit)])
+        live = [turn_record(item, key) for item in page.items if not is_expired(item, now_ms)]
+        records = [record for record in live if record.epoch == epoch and record.status is not Status.SKIPPED]
+        if not page.more or not page.items:
+            return records, None
+        after = turn_of_sk(str(page.items[-1]["sk"]))
+        if records:
+            return records, after
+
+
+def _with_outputs(deps: Deps, records: list[TurnRecord]) -> list[TurnRecord]:
+    """The records with their last message in them; one round trip where some lie in segments."""
+    apart = [record for record in records if needs_output(record)]
+    if not apart:
+        return records
+    loaded = deps.ledger.messages_of(apart)
+    return [
+        replace(record, messages=tuple(loaded[record.turn][-1:])) if record.turn in loaded else record
+        for record in records
+    ]
 
 
 def read_transcript(
@@ -128,7 +151,7 @@ def read_transcript(
     position = (turn, index)
     start = turn - 1 if after is not None else 0
     while True:
-        records, more = _page(deps, caller, key, max(0, start), PAGE_TURNS)
+        records, following = _page(deps, caller, key, max(0, start), PAGE_TURNS)
         loaded = deps.ledger.messages_of(records)
         for record in records:
             for at, message in enumerate(_visible(record, loaded[record.turn])):
@@ -140,9 +163,9 @@ def read_transcript(
                 shown.append({"role": message["role"], "content": message["content"]})
                 size += cost
                 position = (record.turn, at)
-        if not more or not records:
+        if following is None:
             return shown, None
-        start = records[-1].turn
+        start = following
 
 
 def _visible(record: TurnRecord, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -74,6 +74,8 @@ class Repeats:
                     return self._checked(turn), None
         if noted is None:
             return None, None
+        if noted.turn == 0 and noted.epoch == found.epoch:
+            raise IdempotencyMismatchError  # it created this conversation, without a message
         pointed = self.deps.ledger.turn(self.key, noted.turn)
         if pointed is None or pointed.request != mine.hashed or pointed.epoch != found.epoch:
             return None, noted.turn
