@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import io
 import json
 import re
-import threading
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
 
 from local.asynchronous import AsyncInvocations
+from local.backend import Backend
 from local.calls import CallLog
 from local.faults import Fault, FaultBook, refusal_of, split_batch
-from local.interpreter import load_moto
 from local.lambdas import Lambdas, TooManyInvocations, log_result
 from local.permissions import permissions_of
-from local.settings import REGION
+from local.refusals import aws_json, refuse
 from local.web import DropConnection, Request, Response
 
 if TYPE_CHECKING:
@@ -27,9 +23,8 @@ if TYPE_CHECKING:
 
 # The stack's own pollers say this of themselves; they are neither counted nor troubled.
 OWN_HEADER = "x-turnkeep-local"
-TOKEN_LIFE_S = 600.0
 _INVOKE = re.compile(r"/2015-03-31/functions/([^/]+)/invocations/?")
-_SCOPE = re.compile(r"(Credential=[^/]+/\d+/)([^/]+)(/)([^/]+)(/aws4_request)")
+_SCOPE = re.compile(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request")
 _REFUSING = frozenset({"throttle", "error", "cancelled", "in_progress"})
 
 
@@ -42,15 +37,12 @@ class AwsEndpoint:
         self.after: dict[tuple[str, str], Callable[[dict[str, Any]], None]] = {}
         self._lambdas = lambdas
         self._control = control
-        # moto copies tables for a transaction and puts the copy back: two writers at once would lose one's write.
-        self._table_lock = threading.RLock()
-        self._tokens: dict[str, tuple[float, bytes, Response]] = {}
-        self._moto: Any = None
+        self._backend = Backend()
         self.asynchronous = AsyncInvocations(lambdas)
 
     def load(self) -> None:
         """Imports moto (seconds, once a process)."""
-        self._moto = load_moto()
+        self._backend.load()
 
     def answer(self, request: Request) -> Response:
         """Serves one request."""
@@ -114,46 +106,22 @@ class AwsEndpoint:
         rest, taken = split_batch(operation, request.body, fault.leave)
         reading = operation == "BatchGetItem"
         if rest:
-            response = self._apply(service, operation, _with_body(request, rest))
+            response = self._apply(service, operation, request.with_body(rest))
             if response.status != 200:
                 return response
             members = json.loads(response.body)
         else:
             members = {"Responses": {}} if reading else {}
         members["UnprocessedKeys" if reading else "UnprocessedItems"] = taken
-        return _json(200, members)
+        return aws_json(200, members)
 
     def _apply(self, service: str, operation: str, request: Request) -> Response:
         if service == "lambda" and operation == "Invoke":
             return self._invoke(request)
-        if service == "dynamodb":
-            with self._table_lock:
-                if operation == "TransactWriteItems":
-                    return self._transact(request)
-                return self._ask_moto(request)
-        response = self._ask_moto(request)
+        response = self._backend.ask(service, operation, request)
         after = self.after.get((service, operation))
         if after and response.status == 200:
             after(json.loads(request.body))
-        return response
-
-    def _transact(self, request: Request) -> Response:
-        """DynamoDB applies a `ClientRequestToken` once in ten minutes; moto applies it every time."""
-        members = json.loads(request.body)
-        token = members.pop("ClientRequestToken", None)
-        if not token:
-            return self._ask_moto(request)
-        now_s = time.monotonic()
-        self._tokens = {key: kept for key, kept in self._tokens.items() if kept[0] > now_s}
-        digest = hashlib.sha256(json.dumps(members, sort_keys=True).encode()).digest()
-        if token in self._tokens:
-            _, first, response = self._tokens[token]
-            if first == digest:
-                return response
-            return refuse("dynamodb", 400, "IdempotentParameterMismatchException", "Other parameters, same token.", {})
-        response = self._ask_moto(request)
-        if response.status == 200:
-            self._tokens[token] = (now_s + TOKEN_LIFE_S, digest, response)
         return response
 
     def _invoke(self, request: Request) -> Response:
@@ -189,26 +157,11 @@ class AwsEndpoint:
             headers.append(("X-Amz-Log-Result", log_result(outcome)))
         return Response(200, outcome.payload, headers)
 
-    def _ask_moto(self, request: Request) -> Response:
-        head: list[Any] = []
-
-        def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[..., Any]:
-            head[:] = [int(status.split(maxsplit=1)[0]), headers]
-            return lambda data: None
-
-        parts = self._moto(_environ(request), start_response)
-        try:
-            body = b"".join(parts)
-        finally:
-            if hasattr(parts, "close"):
-                parts.close()
-        return Response(head[0], body, head[1])
-
 
 def name_call(request: Request) -> tuple[str, str]:
     """The service and the operation that a request asks for, as their API references spell them."""
     scope = _SCOPE.search(request.header("authorization"))
-    service = scope[4] if scope else ""
+    service = scope[1] if scope else ""
     if _INVOKE.fullmatch(unquote(request.path)):
         return "lambda", "Invoke"
     target = request.header("x-amz-target")
@@ -222,62 +175,9 @@ def name_call(request: Request) -> tuple[str, str]:
     return service, operation[1] if operation else f"{request.method} {request.path}"
 
 
-def refuse(service: str, status: int, code: str, message: str, extra: dict[str, Any]) -> Response:
-    """An error in the form in which the service's protocol gives it."""
-    members: dict[str, Any] = {"__type": f"com.amazonaws.{service}#{code}", "message": message, "Message": message}
-    response = _json(status, members | extra)
-    response.headers.append(("x-amzn-ErrorType", code))
-    return response
-
-
-def _json(status: int, members: dict[str, Any]) -> Response:
-    headers = [("Content-Type", "application/x-amz-json-1.0"), ("x-amzn-RequestId", str(uuid.uuid4()))]
-    return Response(status, json.dumps(members).encode(), headers)
-
-
 def _error_code(response: Response) -> str:
     header = next((value for name, value in response.headers if name.lower() == "x-amzn-errortype"), "")
     if header:
         return header.split(":")[0]
     found = re.search(rb'"__type":\s*"([^"]+)"|<Code>([^<]+)</Code>', response.body)
     return (found[1] or found[2]).decode().rpartition("#")[2] if found else ""
-
-
-def _with_body(request: Request, body: bytes) -> Request:
-    return Request(request.method, request.target, request.headers, body, request.client)
-
-
-def _environ(request: Request) -> dict[str, Any]:
-    body = request.body
-    environ: dict[str, Any] = {
-        "wsgi.version": (1, 0),
-        "wsgi.url_scheme": "http",
-        "wsgi.errors": io.StringIO(),
-        "wsgi.multithread": True,
-        "wsgi.multiprocess": False,
-        "wsgi.run_once": False,
-        "REQUEST_METHOD": request.method,
-        "SCRIPT_NAME": "",
-        "PATH_INFO": unquote(request.path, "latin-1"),
-        "QUERY_STRING": request.query,
-        "REQUEST_URI": request.target,
-        "RAW_URI": request.target,
-        "REMOTE_ADDR": request.client,
-        "SERVER_NAME": "localhost",
-        "SERVER_PORT": "80",
-        "SERVER_PROTOCOL": "HTTP/1.1",
-    }
-    for name, value in request.headers:
-        key = name.upper().replace("-", "_")
-        if key == "CONTENT_ENCODING" and value == "gzip":
-            body = gzip.decompress(body)
-        elif key == "AUTHORIZATION":
-            # One region here: what a caller's own settings say of it must not hide the stack's resources.
-            environ["HTTP_AUTHORIZATION"] = _SCOPE.sub(rf"\g<1>{REGION}\g<3>\g<4>\g<5>", value)
-        elif key == "CONTENT_TYPE":
-            environ[key] = value
-        elif key not in ("CONTENT_LENGTH", "TRANSFER_ENCODING"):
-            environ[f"HTTP_{key}"] = f"{environ[f'HTTP_{key}']},{value}" if f"HTTP_{key}" in environ else value
-    environ["CONTENT_LENGTH"] = str(len(body))
-    environ["wsgi.input"] = io.BytesIO(body)
-    return environ

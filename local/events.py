@@ -73,8 +73,10 @@ class EventBus:
                 self._invoke(rule, event)
 
     def fire(self, name: str) -> bool:
-        """Fires one schedule now; False where there is none of that name."""
-        found = [rule for rule in self._rules if rule.period_s and name in (rule.name, rule.function)]
+        """Fires a schedule now, by its rule's or its function's name; False where there is none."""
+        found = [
+            rule for rule in self._rules if rule.period_s and name in (rule.name, rule.function.rpartition(":")[2])
+        ]
         for rule in found:
             self._fire(rule)
         return bool(found)

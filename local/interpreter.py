@@ -5,6 +5,7 @@ Each change names what moto 5.2 does without it. Installed once in the stack's p
 
 from __future__ import annotations
 
+import copy
 import datetime
 import json
 import logging
@@ -54,11 +55,11 @@ def install(endpoint: Callable[[], str], on_execution: Callable[[Any], None]) ->
     default_user_config["stepfunctions"] = {"execute_state_machine": True}
     default_user_config["lambda"] = {"use_docker": False}
     _create_machines_that_run()
-    _leave_schedules_out_of_events()
+    _leave_functions_to_the_stack()
     _evaluate_jsonata()
     _call_services(endpoint)
     _report_status(on_execution)
-    _accept_early_signals()
+    _judge_tokens()
     _let_large_attributes_be_replaced()
     _leave_polling_to_the_stack()
     _read_templates_as_json()
@@ -72,17 +73,19 @@ def _create_machines_that_run() -> None:
     plain.stepfunctions_backends = stepfunctions_parser_backends  # type: ignore[assignment]
 
 
-def _leave_schedules_out_of_events() -> None:
-    """A rule with a schedule has no pattern, which moto reads as one that every event matches."""
+def _leave_functions_to_the_stack() -> None:
+    """Moto fails an event whose rule names a function, and has every event match a rule that is a schedule."""
     from moto.events.models import Rule
 
-    send_to_targets = Rule.send_to_targets
+    deliver = Rule.send_to_targets
 
-    def send(rule: Rule, original_event: Any, transform_input: bool = True) -> None:
-        if not rule.scheduled_expression:
-            send_to_targets(rule, original_event, transform_input)
+    def send_to_targets(rule: Rule, original_event: Any, transform_input: bool = True) -> None:
+        others = copy.copy(rule)
+        others.targets = [target for target in rule.targets if ":lambda:" not in target["Arn"]]
+        if others.targets and not rule.scheduled_expression:
+            deliver(others, original_event, transform_input)
 
-    _put(Rule, "send_to_targets", send)
+    _put(Rule, "send_to_targets", send_to_targets)
 
 
 def _evaluate_jsonata() -> None:
@@ -148,33 +151,65 @@ def _call_services(endpoint: Callable[[], str]) -> None:
 
 
 def _report_status(on_execution: Callable[[Any], None]) -> None:
-    """Moto sends no `Step Functions Execution Status Change` events."""
+    """Moto sends no `Step Functions Execution Status Change` events, and stops nothing that waits for a token."""
+    from moto.stepfunctions.parser.api import ExecutionStatus
+    from moto.stepfunctions.parser.asl.eval.environment import Environment
+    from moto.stepfunctions.parser.asl.eval.program_state import ProgramStopped
     from moto.stepfunctions.parser.backend.execution import BaseExecutionWorkerCommunication, Execution
 
     start, terminated = Execution.start, BaseExecutionWorkerCommunication.terminated
+    stop, set_error = Execution.stop, Environment.set_error
 
     def start_and_tell(execution: Execution) -> None:
         start(execution)
         on_execution(execution)
 
     def end_and_tell(communication: BaseExecutionWorkerCommunication) -> None:
-        terminated(communication)
-        on_execution(communication.execution)
+        if communication.execution.exec_status == "RUNNING":  # else it was stopped, and that was told
+            terminated(communication)
+            on_execution(communication.execution)
+
+    def stop_and_tell(execution: Execution, stop_date: Any, error: str | None, cause: str | None) -> None:
+        worker = execution.exec_worker
+        if worker is None or worker.env is None or execution.exec_status != "RUNNING":
+            return
+        stop(execution, stop_date=stop_date, error=error, cause=cause)
+        execution.exec_status = ExecutionStatus.ABORTED
+        execution.stop_date = stop_date
+        for endpoint in list(worker.env.callback_pool_manager._pool.values()):
+            endpoint.interrupt_all()
+        on_execution(execution)
+
+    def stay_stopped(environment: Environment, error: Any) -> None:
+        # What was interrupted looks like a failure to the state that it was interrupted in.
+        if not isinstance(environment._program_state, ProgramStopped):
+            set_error(environment, error)
 
     _put(Execution, "start", start_and_tell)
+    _put(Execution, "stop", stop_and_tell)
+    _put(Environment, "set_error", stay_stopped)
     _put(BaseExecutionWorkerCommunication, "terminated", end_and_tell)
 
 
-def _accept_early_signals() -> None:
-    """Moto fails any SendTask… with a 500 while some execution has started but has no environment yet."""
+def _judge_tokens() -> None:
+    """Moto takes a token for a second time, forgets it with its execution, and fails while an execution starts."""
+    from moto.core.exceptions import AWSError
+    from moto.stepfunctions.parser.asl.eval.callback.callback import CallbackPoolManager
     from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
-    listed = StepFunctionsParserBackend._get_executions
+    notify, listed = CallbackPoolManager.notify, StepFunctionsParserBackend._get_executions
 
-    def ready(backend: StepFunctionsParserBackend, execution_status: Any = None) -> list[Any]:
-        return [each for each in listed(backend, execution_status) if each.exec_worker and each.exec_worker.env]
+    def with_tokens(backend: StepFunctionsParserBackend, execution_status: Any = None) -> list[Any]:
+        return [each for each in listed(backend) if each.exec_worker and each.exec_worker.env]
 
-    _put(StepFunctionsParserBackend, "_get_executions", ready)
+    def notify_once(pool: CallbackPoolManager, callback_id: str, outcome: Any) -> bool:
+        endpoint = pool.get(callback_id)
+        if endpoint is not None and endpoint._notify_event.is_set():
+            raise AWSError("Task Timed Out: 'Provided task does not exist anymore'", "TaskTimedOut")
+        return notify(pool, callback_id, outcome)
+
+    _put(StepFunctionsParserBackend, "_get_executions", with_tokens)
+    _put(CallbackPoolManager, "notify", notify_once)
 
 
 def _let_large_attributes_be_replaced() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from typing import TYPE_CHECKING
 
 from joserfc.jwk import RSAKey
@@ -21,8 +22,8 @@ def load_or_create_key(state_dir: Path) -> RSAKey:
     if not path.is_file():
         state_dir.mkdir(parents=True, exist_ok=True)
         made = RSAKey.generate_key(2048, private=True)
-        part = state_dir / f"{KEY_FILE}.{os.getpid()}"
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        part = state_dir / f"{KEY_FILE}.{secrets.token_hex(8)}"
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(made.as_pem(private=True))
         with contextlib.suppress(FileExistsError):

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
 from botocore.config import Config
 
@@ -161,7 +162,7 @@ class LocalStack:
         """Fires a schedule now, by its rule's or its function's logical id; False where there is none."""
         deployment = self.deployment()
         name = deployment["functions"].get(rule, {}).get("name") or deployment["physical"].get(rule) or rule
-        fired: bool = self.control("POST", f"schedules/{name}")["fired"]
+        fired: bool = self.control("POST", f"schedules/{quote(name, safe='')}")["fired"]
         return fired
 
     def reset(self) -> None:
@@ -300,6 +301,4 @@ class Invocations:
 
 
 def _query(**facts: Any) -> str:
-    from urllib.parse import urlencode
-
     return "?" + urlencode({name: value for name, value in facts.items() if value})

@@ -8,7 +8,7 @@ import struct
 import sys
 import threading
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,10 @@ class Request:
     def header(self, name: str, default: str = "") -> str:
         """A header's first value."""
         return next((value for key, value in self.headers if key.lower() == name), default)
+
+    def with_body(self, body: bytes) -> Request:
+        """The same request with another body."""
+        return replace(self, body=body)
 
     @property
     def path(self) -> str:
