@@ -408,6 +408,23 @@ class UnknownStoredFormatError(UnreadableError):
         )
 
 
+class ForeignPauseError(UnknownStoredFormatError):
+    """An ask came with an imported paused run of another engine: its answer could not be gone on from here.
+
+    It stays open and its checkpoint unchanged: exported, it can be answered where it was made.
+    """
+
+    def __init__(self, *, known: list[str], conversation_id: str | None = None) -> None:
+        UnreadableError.__init__(
+            self,
+            "This ask was imported with a paused run that only its own engine can go on from; nothing was changed. Export "
+            "the conversation and answer it there, or withdraw the ask and go on here.",
+            conversation_id=conversation_id,
+            found="flowchart-v1 of another engine",
+            known=known,
+        )
+
+
 class MalformedStoredItemError(UnreadableError):
     """A stored item of a known format lacks what the format demands, or holds something else there."""
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from turnkeep.agent.run_state import ENGINE
 from turnkeep.decisions import check_answer
 from turnkeep.errors import (
     AlreadyAnsweredError,
     AskExpiredError,
+    ForeignPauseError,
     IdempotencyMismatchError,
     MessageTooLargeError,
     NoPendingAskError,
     NotYoursToAnswerError,
     SessionNotFoundError,
     StaleDecisionError,
+    UnreadableError,
 )
 from turnkeep.ids import turn_of_ask
 from turnkeep.ledger.codec import to_text
 from turnkeep.ledger.records import Ask, Decision, Status, TurnRecord
+from turnkeep.usecases.as_turns import is_foreign_pause
 from turnkeep.usecases.asks import load_output, pause_data_of, wake
-from turnkeep.usecases.door import verify
+from turnkeep.usecases.door import opens, verify
 from turnkeep.usecases.waiting import between_looks_ms
 
 if TYPE_CHECKING:
@@ -65,38 +69,89 @@ def answer_ask(
         NotYoursToAnswerError: the owner answers an ask that is for a role.
         DecisionRequiredError, StaleDecisionError, MessageTooLargeError: the decision does not fit; nothing was stored.
         AlreadyAnsweredError, AskExpiredError, NoPendingAskError: see API.md.
+        ForeignPauseError: the ask came with an import, and nothing here can go on from its answer.
+        UnreadableError: to the owner only; what is stored cannot be read.
         StoreUnavailableError: nothing was lost; answering again finds out.
     """
     verify(deps, caller)
-    turn = turn_of_ask(ask_id)
-    found = deps.ledger.hydrate(key, history=False, turn=turn)
-    owner = found.exists and found.owner == caller.principal
-    asked = found.wanted() if found.exists else None
+    found = deps.ledger.hydrate(key, history=False, turn=turn_of_ask(ask_id))
+    owner = found.exists and opens(found, caller)
+    asked = _asked(found, owner=owner)
     _may_answer(found, asked, ask_id, caller, owner=owner)
+    mark = _mark(deps, idempotency)
+    taken = take_answer(deps, found, asked, ask_id=ask_id, decision=decision, answered_by=caller.principal, mark=mark)
+    if taken.is_new:
+        return Answered(_wait(deps, taken.record, wait_ms, deadline), owner)
+    return Answered(taken.record, owner)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """An answer that was taken: the turn, and whether it was taken just now or by an earlier try of the same call."""
+
+    record: TurnRecord
+    is_new: bool
+
+
+def take_answer(
+    deps: Deps,
+    found: Hydrated,
+    asked: TurnRecord | None,
+    *,
+    ask_id: str,
+    decision: Any,
+    answered_by: str | None,
+    mark: str,
+) -> Taken:
+    """Takes an answer of somebody who may give it, and tells the execution that waits.
+
+    Args:
+        deps: the ports.
+        found: the conversation, read with the turn that the ask names.
+        asked: that turn; None where there is none.
+        ask_id: the ask that is answered.
+        decision: the answer.
+        answered_by: whom the record names.
+        mark: of the call; one that repeats with the same mark gets its first reply.
+
+    Raises:
+        As ``answer_ask``, but for what it asks of its caller.
+    """
     size_bytes = len(to_text(decision, name="decision").encode())
     if size_bytes > deps.settings.max_message_bytes:
         raise MessageTooLargeError(limit_bytes=deps.settings.max_message_bytes, size_bytes=size_bytes)
-    mark = _mark(deps, idempotency)
     if asked is None or asked.ask is None or asked.ask.ask_id != ask_id:
         _refuse_other(deps, found, asked, ask_id, mark)
-        return Answered(_repeat(asked), owner)
+        return Taken(_repeat(asked), is_new=False)
     check_answer(pause_data_of(deps, asked), decision)
     if asked.decision is not None and asked.decision.ask_id == ask_id:
-        return _again(deps, asked, mark, owner=owner)
+        return Taken(_again(deps, asked, mark), is_new=False)
     if asked.status is not Status.AWAITING:
-        raise NoPendingAskError(key.conversation_id)
+        raise NoPendingAskError(found.key.conversation_id)
     now_ms = deps.clock.now_ms()
     if asked.ask.expires_at_ms <= now_ms:
         raise AskExpiredError(expired_at_ms=asked.ask.expires_at_ms)
-    taken = Decision(ask_id, decision, caller.principal, now_ms, mark)
+    if is_foreign_pause(asked):
+        raise ForeignPauseError(known=[ENGINE], conversation_id=found.key.conversation_id)
+    taken = Decision(ask_id, decision, answered_by, now_ms, mark)
     decided = deps.ledger.decide(asked, taken, due_at_ms=now_ms + TAKEN_UP_ATTENTION_MS)
     if decided is None:
-        return _lost(deps, key, ask_id, mark, owner=owner)
+        return Taken(_lost(deps, found.key, ask_id, mark), is_new=False)
     deps.probe("decided")
     deps.note("answered", {"turn": decided.turn})
     deps.events.tell("ask.closed", decided)
     wake(deps, decided)
-    return Answered(_wait(deps, decided, wait_ms, deadline), owner)
+    return Taken(decided, is_new=True)
+
+
+def _asked(found: Hydrated, *, owner: bool) -> TurnRecord | None:
+    """The turn that the ask names. One that cannot be read is named to the owner only."""
+    try:
+        return found.wanted() if found.exists else None
+    except UnreadableError as error:
+        if owner:
+            raise
+        raise SessionNotFoundError(found.key.conversation_id) from error
 
 
 def _may_answer(found: Hydrated, asked: TurnRecord | None, ask_id: str, caller: Caller, *, owner: bool) -> None:
@@ -128,7 +183,7 @@ def _mark(deps: Deps, idempotency: Idempotency | None) -> str:
     return f"{idempotency.hashed[:32]}:{idempotency.digest[:32]}"
 
 
-def _again(deps: Deps, asked: TurnRecord, mark: str, *, owner: bool) -> Answered:
+def _again(deps: Deps, asked: TurnRecord, mark: str) -> TurnRecord:
     """The ask has its answer: the same request gets its first reply, everybody else learns it; both signal again."""
     decision = asked.decision
     if asked.status is Status.ANSWERED:
@@ -136,7 +191,7 @@ def _again(deps: Deps, asked: TurnRecord, mark: str, *, owner: bool) -> Answered
     if decision is not None and ":" in mark and decision.mark.split(":")[0] == mark.split(":", maxsplit=1)[0]:
         if decision.mark != mark:
             raise IdempotencyMismatchError
-        return Answered(_repeat(asked), owner)
+        return _repeat(asked)
     raise AlreadyAnsweredError(answered_at_ms=decision.answered_at_ms if decision is not None else None)
 
 
@@ -164,15 +219,15 @@ def _refuse_other(deps: Deps, found: Hydrated, asked: TurnRecord | None, ask_id:
     raise NoPendingAskError(found.key.conversation_id)
 
 
-def _lost(deps: Deps, key: ConversationKey, ask_id: str, mark: str, *, owner: bool) -> Answered:
+def _lost(deps: Deps, key: ConversationKey, ask_id: str, mark: str) -> TurnRecord:
     """Somebody closed or answered the ask in between: the second look says who."""
     turn = turn_of_ask(ask_id)
     found = deps.ledger.hydrate(key, history=False, turn=turn)
     asked = found.wanted() if found.exists else None
     if asked is not None and asked.decision is not None and asked.decision.ask_id == ask_id:
-        return _again(deps, asked, mark, owner=owner)
+        return _again(deps, asked, mark)
     _refuse_other(deps, found, asked, ask_id, mark)
-    return Answered(_repeat(asked), owner)
+    return _repeat(asked)
 
 
 def _wait(deps: Deps, record: TurnRecord, wait_ms: int | None, deadline: Deadline) -> TurnRecord:
