@@ -417,8 +417,8 @@ class ForeignPauseError(UnknownStoredFormatError):
     def __init__(self, *, known: list[str], conversation_id: str | None = None) -> None:
         UnreadableError.__init__(
             self,
-            "This ask was imported with a paused run that only its own engine can go on from; nothing was changed. Export "
-            "the conversation and answer it there, or withdraw the ask and go on here.",
+            "This ask was imported with a paused run that only its own engine can go on from; nothing was changed. "
+            "Export the conversation and answer it there, or withdraw the ask and go on here.",
             conversation_id=conversation_id,
             found="flowchart-v1 of another engine",
             known=known,
