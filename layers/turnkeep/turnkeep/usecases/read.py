@@ -10,7 +10,7 @@ from turnkeep.ledger.keys import TURN_HIGH, ConversationKey, turn_of_sk, turn_sk
 from turnkeep.ledger.records import ConversationRecord, Status, TurnRecord, is_expired, turn_record
 from turnkeep.ledger.store import Query
 from turnkeep.messages import is_shown
-from turnkeep.usecases.asks import load_output, needs_output, start_execution, with_whole_ask
+from turnkeep.usecases.asks import load_output, start_execution, with_whole_ask
 from turnkeep.usecases.closing import contribution
 from turnkeep.usecases.door import require_own, verify
 from turnkeep.usecases.state import State
@@ -116,9 +116,14 @@ def _page(
             return records, after
 
 
+def _needs_output(record: TurnRecord) -> bool:
+    """Whether a complete turn's last message lies in a segment and not in its record."""
+    return record.status is Status.COMPLETE and not record.messages and bool(record.segments or record.adopted)
+
+
 def _with_outputs(deps: Deps, records: list[TurnRecord]) -> list[TurnRecord]:
     """The records with their last message in them; one round trip where some lie in segments."""
-    apart = [record for record in records if needs_output(record)]
+    apart = [record for record in records if _needs_output(record)]
     if not apart:
         return records
     loaded = deps.ledger.messages_of(apart)
