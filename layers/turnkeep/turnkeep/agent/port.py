@@ -17,6 +17,9 @@ from turnkeep.messages import Message  # noqa: TC001 - part of the port, importe
 
 DurabilityMode = Literal["exit", "async", "sync"]
 
+ENGINE = "turnkeep-agent-1"
+"""Names the checkpoints that turnkeep's own loop writes; it resumes no other engine's."""
+
 
 @dataclass(frozen=True)
 class TurnInfo:

@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from turnkeep.agent.history import calls_of
+from turnkeep.agent.port import ENGINE
 from turnkeep.agent.trace import Trace
 from turnkeep.errors import MalformedStoredItemError, UnknownStoredFormatError
 
 if TYPE_CHECKING:
     from turnkeep.agent.port import TurnContext
     from turnkeep.messages import Message
-
-ENGINE = "turnkeep-agent-1"
-"""Names the checkpoints that this loop writes; it resumes no other engine's."""
 
 _PAUSED_FORMAT = "flowchart-v1"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from turnkeep.decisions import pending_ask
+from turnkeep.decisions import is_decision, pending_ask
 from turnkeep.errors import MalformedStoredItemError, UnknownStoredFormatError
 from turnkeep.ledger.codec import pack, unpack
 from turnkeep.ledger.keys import ConversationKey, audience_key, due_shard, owner_key, turn_of_sk, turn_sk
@@ -106,23 +106,40 @@ class Ask:
 
 @dataclass(frozen=True)
 class PastAsk:
-    """An ask of this turn that is over: how it ended (``answered``, ``expired``, ``cancelled``) and when."""
+    """An ask of this turn that is over.
+
+    Attributes:
+        ended: ``answered``, ``expired`` or ``cancelled``.
+        at_ms: when it was.
+        audience: whom it was for: they still learn how it ended.
+        mark: its decision's mark, so that a repeat of the request that answered it is known; empty without a decision.
+    """
 
     ask_id: str
     ended: str
     at_ms: int
+    audience: str = "owner"
+    mark: str = ""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """An answer as it was taken."""
+    """An answer as it was taken.
+
+    Attributes:
+        value: the answer. Of a large one that was read from its turn's record: only whether and by whom it approves
+            (None for anything but a gate's decision); the whole lies beside the record (``ledger.large_decisions``).
+        answered_by: the verified principal; None for an anonymous caller.
+        mark: unique to the call that recorded it, so that a retried write knows its own.
+        parts: into how many items a large one was cut; 0 where the value lies in the record.
+    """
 
     ask_id: str
     value: Any
     answered_by: str | None
     answered_at_ms: int
     mark: str
-    """Unique to the call that recorded it, so that a retried write knows its own."""
+    parts: int = 0
 
 
 @dataclass(frozen=True)
@@ -266,9 +283,7 @@ def turn_attributes(record: TurnRecord) -> Item:
         "request": record.request,
         "digest": record.digest,
         "iteration": record.iteration or None,
-        "pastAsks": pack([[one.ask_id, one.ended, one.at_ms] for one in record.past_asks])
-        if record.past_asks
-        else None,
+        "pastAsks": pack([_past_row(one) for one in record.past_asks]) if record.past_asks else None,
         "taskToken": record.task_token,
         "starts": record.start_number if record.start_number != 1 else None,
         "startedFor": record.execution_ask,
@@ -304,13 +319,26 @@ def _ask_attributes(record: TurnRecord) -> dict[str, Any]:
 def _decision_attributes(decision: Decision | None) -> dict[str, Any]:
     if decision is None:
         return {}
+    inline = decision.value if decision.parts == 0 else verdict_of(decision.value)
     return {
-        "decision": pack(decision.value, name="decision"),
+        "decision": pack(inline, name="decision"),
+        "decisionParts": decision.parts or None,
         "decisionFor": decision.ask_id,
         "answeredBy": decision.answered_by,
         "answeredAt": decision.answered_at_ms,
         "decisionMark": decision.mark,
     }
+
+
+def _past_row(ask: PastAsk) -> list[Any]:
+    return [ask.ask_id, ask.ended, ask.at_ms, ask.audience, ask.mark]
+
+
+def verdict_of(value: Any) -> dict[str, Any] | None:
+    """What a turn's record says of a decision that is too large for it: whether and by whom it approves."""
+    if not is_decision(value):
+        return None
+    return {"approved": value["approved"], "by": value["by"][:200]}
 
 
 ALL_TURN_ATTRIBUTES = [
@@ -355,6 +383,7 @@ ALL_TURN_ATTRIBUTES = [
     "expiresAt",
     "audienceKey",
     "decision",
+    "decisionParts",
     "decisionFor",
     "answeredBy",
     "answeredAt",
@@ -541,7 +570,7 @@ def _ask(read: _Reader) -> Ask | None:
 def _past_asks(read: _Reader) -> tuple[PastAsk, ...]:
     rows = read.list_of("pastAsks", list)
     try:
-        return tuple(PastAsk(str(row[0]), str(row[1]), int(row[2])) for row in rows)
+        return tuple(PastAsk(str(row[0]), str(row[1]), int(row[2]), *map(str, row[3:5])) for row in rows)
     except (IndexError, TypeError, ValueError) as error:
         raise read.fail("pastAsks") from error
 
@@ -555,6 +584,7 @@ def _decision(read: _Reader) -> Decision | None:
         answered_by=read.maybe_text("answeredBy"),
         answered_at_ms=read.integer("answeredAt"),
         mark=read.text("decisionMark"),
+        parts=read.maybe_integer("decisionParts"),
     )
 
 

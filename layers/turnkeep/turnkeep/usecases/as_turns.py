@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from turnkeep.agent.run_state import ENGINE
+from turnkeep.agent.port import ENGINE
 from turnkeep.decisions import question_of
 from turnkeep.envelope import PAUSED_RUN_FORMAT, answered_mark, is_open_pause
 from turnkeep.errors import InvalidRequestError

@@ -6,21 +6,50 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from turnkeep.errors import ExecutionClosedError, StoreUnavailableError
+from turnkeep.ledger.hydrate import load_segments
 from turnkeep.ledger.records import Status, TurnRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from turnkeep.usecases.deps import Deps
 
 START_ATTENTION_MS = 60_000
 """When a paused turn whose execution never reported is looked at."""
 
+LONGEST_ATTENTION_MS = 3_600_000
+"""The longest pause between two executions of one ask, when each of them ends without doing its work."""
+
+
+# --- what an ask shows --------------------------------------------------------------------------------------
+
 
 def with_whole_ask(deps: Deps, record: TurnRecord) -> TurnRecord:
-    """The record with all that its ask shows; a large one lies in the checkpoint (one more round trip)."""
-    if record.ask is None or record.ask.whole:
-        return record
-    _, checkpoint = deps.ledger.checkpoint_of(record)
-    return replace(record, ask=replace(record.ask, pause_data=(checkpoint or {}).get("pauseData"), whole=True))
+    """The record with all that its ask shows; a large one lies in the checkpoint (one more round trip).
+
+    Raises:
+        UnreadableError: the checkpoint cannot be read.
+    """
+    return with_whole_asks(deps, [record])[0]
+
+
+def with_whole_asks(deps: Deps, records: Sequence[TurnRecord]) -> list[TurnRecord]:
+    """The same for several records, of one conversation or of many; one round trip where any of them is large.
+
+    Raises:
+        UnreadableError: a checkpoint cannot be read.
+    """
+    cut = [record for record in records if record.ask is not None and not record.ask.whole]
+    if not cut:
+        return list(records)
+    whole = {(record.key, record.turn): _whole_ask(deps, record) for record in cut}
+    return [whole.get((record.key, record.turn), record) for record in records]
+
+
+def _whole_ask(deps: Deps, record: TurnRecord) -> TurnRecord:
+    checkpoint = load_segments(deps.ledger.store, [record], deps.clock.now_ms()).checkpoints.get(record.turn)
+    pause_data = (checkpoint or {}).get("pauseData")
+    return record if record.ask is None else replace(record, ask=replace(record.ask, pause_data=pause_data, whole=True))
 
 
 def pause_data_of(deps: Deps, record: TurnRecord) -> Any:
@@ -29,8 +58,11 @@ def pause_data_of(deps: Deps, record: TurnRecord) -> Any:
     return None if ask is None else ask.pause_data
 
 
+# --- the execution that waits on it -------------------------------------------------------------------------
+
+
 def start_execution(deps: Deps, record: TurnRecord) -> None:
-    """Starts the execution that waits on the ask; what fails here ``reconcile`` does, or the next touch."""
+    """Starts the execution that waits on the ask. Writes nothing; what fails here ``reconcile`` does later."""
     try:
         deps.gate.start(record)
         deps.probe("started")
@@ -39,31 +71,60 @@ def start_execution(deps: Deps, record: TurnRecord) -> None:
 
 
 def wake(deps: Deps, record: TurnRecord) -> None:
-    """Tells the execution that the decision is there; starts one where none waits. ``reconcile`` does the rest."""
+    """Tells the execution that the decision is there; starts one where none waits.
+
+    What fails here is done when the same answer comes again, or by ``reconcile``.
+    """
     try:
         if record.task_token is not None and deps.gate.signal(record.task_token):
             deps.probe("signalled")
             return
-        # No token yet: AwaitAnswer finds the decision by itself, if there is an execution; starting it twice is once.
-        deps.gate.start(record)
-    except ExecutionClosedError:
-        restart(deps, record)
+        # No token, or a used one: an execution that is at work finds the decision by itself. Starting one that runs
+        # does nothing, so only what is missing or closed is started here.
+        ensure_execution(deps, record)
     except StoreUnavailableError as error:
         deps.note("signal_failed", {"turn": record.turn, "cause": type(error).__name__})
 
 
+def ensure_execution(deps: Deps, record: TurnRecord) -> str:
+    """Starts the ask's execution where there is none, under the next number where the last one has ended.
+
+    Returns:
+        ``started`` (it runs by now), ``restarted``, or ``taken``: somebody else moved the turn on.
+
+    Raises:
+        StoreUnavailableError: it could not be started now.
+    """
+    try:
+        deps.gate.start(record)
+    except ExecutionClosedError:
+        return "taken" if restart(deps, record) is None else "restarted"
+    deps.probe("started")
+    return "started"
+
+
 def restart(deps: Deps, record: TurnRecord) -> TurnRecord | None:
-    """Starts the ask's execution under the next number, once, where the last one ended and its work did not."""
-    due_at_ms = deps.clock.now_ms() + START_ATTENTION_MS
-    moved = deps.ledger.set_start(record, record.start_number + 1, due_at_ms)
+    """Starts the ask's execution under the next number, once, where the last one ended and its work did not.
+
+    Returns:
+        The turn under its new number; None where somebody else moved it on.
+    """
+    following = record.start_number + 1
+    moved = deps.ledger.set_start(record, following, deps.clock.now_ms() + attention_ms(following))
     if moved is None:
         return None
-    deps.note("restarted", {"turn": record.turn, "start": moved.start_number})
-    try:
-        deps.gate.start(moved)
-    except (StoreUnavailableError, ExecutionClosedError) as error:
-        deps.note("start_failed", {"turn": record.turn, "cause": type(error).__name__})
+    deps.probe("renumbered")
+    deps.note("restarted", {"turn": record.turn})
+    start_execution(deps, moved)
     return moved
+
+
+def attention_ms(start_number: int) -> int:
+    """When an execution of this number is looked at: later with every one that ended without doing its work."""
+    return min(START_ATTENTION_MS << min(max(0, start_number - 2), 16), LONGEST_ATTENTION_MS)
+
+
+# --- what an ended turn shows -------------------------------------------------------------------------------
 
 
 def needs_output(record: TurnRecord) -> bool:

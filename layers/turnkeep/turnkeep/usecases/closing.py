@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from turnkeep.agent.history import close_dangling
-from turnkeep.ledger.records import CONVERSATION_V1, PastAsk, Status, TurnRecord
+from turnkeep.ledger.records import CONVERSATION_V1, PastAsk, Status, TurnRecord, verdict_of
 from turnkeep.messages import Message, shown_count
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ def past(before: TurnRecord, ended: str, at_ms: int) -> tuple[PastAsk, ...]:
     """The turn's asks that are over, the one that was open until now included."""
     if before.ask is None:
         return before.past_asks
-    decision = before.decision
+    decision, mark = before.decision, ""
     if decision is not None and decision.ask_id == before.ask.ask_id:
-        ended, at_ms = "answered", decision.answered_at_ms
-    return (*before.past_asks, PastAsk(before.ask.ask_id, ended, at_ms))
+        ended, at_ms, mark = "answered", decision.answered_at_ms, decision.mark
+    return (*before.past_asks, PastAsk(before.ask.ask_id, ended, at_ms, before.ask.audience, mark))
 
 
 def answered_mark(record: TurnRecord, error: dict[str, Any], now_ms: int) -> dict[str, Any]:
@@ -106,7 +106,9 @@ def answered_mark(record: TurnRecord, error: dict[str, Any], now_ms: int) -> dic
     decision = record.decision
     if decision is None:
         return {}
-    mark: dict[str, Any] = {"decision": decision.value, "atMs": now_ms, "runId": record.run_id, "error": error}
+    # A large decision stays where it lies; whoever hands the mark out puts it in (ledger.large_decisions).
+    value = decision.value if decision.parts == 0 else verdict_of(decision.value)
+    mark: dict[str, Any] = {"decision": value, "atMs": now_ms, "runId": record.run_id, "error": error}
     if decision.answered_by is not None:
         mark["answeredBy"] = decision.answered_by
     return mark
