@@ -77,9 +77,13 @@ def expire(deps: Deps, record: TurnRecord, state: State) -> TurnRecord | None:
 
 
 def ring(deps: Deps, record: TurnRecord, *, again: str = "") -> None:
-    """Rings for a queued turn; what fails here is done again by ``reconcile``."""
+    """Rings for a queued turn; what fails here is done again by ``reconcile``.
+
+    The claim's own id is part of the ring: the queue forgets a ring only after minutes, and a conversation that was
+    erased and used again has a turn of the same number.
+    """
     try:
-        deps.doorbell.ring(record.key, record.turn, again=again)
+        deps.doorbell.ring(record.key, record.turn, again=f"{record.run_id}{again}")
         deps.probe("rung")
     except StoreUnavailableError as error:
         deps.note("ring_failed", {"turn": record.turn, "cause": type(error).__name__})
