@@ -153,6 +153,8 @@ def test_a_hosts_counter_is_handed_on(said: Any, host_turn: int) -> None:
         ({"message": 7}, ["message"]),
         ({"message": ["a"]}, ["message"]),
         ({"message": True}, ["message"]),
+        ({"message": ""}, ["message"]),
+        ({"message": " \n\u2003"}, ["message"]),
         ({"mesage": "a"}, ["message"]),
         ({"message": "a", "turn": True}, ["turn"]),
         ({"message": "a", "turn": "1"}, ["turn"]),
@@ -265,7 +267,7 @@ def test_a_key_names_the_conversation_that_it_creates() -> None:
     assert len({first, other_key, other_caller}) == 3
 
 
-@pytest.mark.parametrize("body", [{"message": None}, {"message": 7}, {"turn": True}])
+@pytest.mark.parametrize("body", [{"message": None}, {"message": 7}, {"message": ""}, {"turn": True}])
 def test_a_conversation_that_does_not_follow_the_contract_is_not_created(body: Any) -> None:
     cases = Cases()
     assert post(cases, CREATE, body=body).status == 400

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic_core import PydanticCustomError
 
 from turnkeep.errors import InvalidRequestError, MessageTooLargeError
 from turnkeep.json_values import ABSENT, Absent
@@ -20,6 +21,14 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _says_something(value: str) -> str:
+    """Models refuse a text of nothing but white space, and a conversation that holds one could not go on."""
+    if not value.strip():
+        raise PydanticCustomError("blank", "blank")
+    return value
+
+
+Message = Annotated[StrictStr, AfterValidator(_says_something), Field(json_schema_extra={"pattern": r"\S"})]
 HostTurn = Annotated[StrictInt, BeforeValidator(_whole, json_schema_input_type=int)]
 
 
@@ -32,7 +41,9 @@ class TurnRequest(_Body):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"message": "Where is order A-100?"}]})
 
-    message: StrictStr = Field(description="What the user says. At most MaxMessageBytes of UTF-8.")
+    message: Message = Field(
+        description="What the user says: not only white space, and at most MaxMessageBytes of UTF-8."
+    )
     turn: HostTurn = Field(
         default=0,
         description="The host's own turn counter, a floor: the turn's number is the larger of it and the next one. "
@@ -45,7 +56,7 @@ class ConversationRequest(_Body):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{}, {"message": "Where is order A-100?"}]})
 
-    message: StrictStr = Field(default="", description="The first message; left out, the conversation starts empty.")
+    message: Message = Field(default="", description="The first message; left out, the conversation starts empty.")
     turn: HostTurn = Field(default=0, description="As in a turn.")
 
 
@@ -74,6 +85,7 @@ _RULES = {
     "string_type": "has to be text",
     "int_type": "has to be a whole number",
     "int_from_float": "has to be a whole number",
+    "blank": "has to say something",
 }
 
 
