@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import itertools
 import json
 import math
@@ -12,16 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from turnkeep.clock import Clock, SystemClock
-from turnkeep.errors import InvalidRequestError
 from turnkeep.identity import identity_namespace
 from turnkeep.json_values import is_number
-from turnkeep.memory.entries import Entry, Identity, cosine, entry_text, has_expired
+from turnkeep.memory.entries import Entry, Identity, entry_text, has_expired
+from turnkeep.memory.paging import read_cursor, write_cursor
+from turnkeep.memory.ranking import most_alike
 from turnkeep.memory.store import DEFAULT_K, DEFAULT_LIMIT, Applied, Feedback, Found, Page, bounded_limit, in_tiers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-
-_CURSOR_RULE: Final = "A cursor is the one that the page before handed out, for the same caller; start without one."
 
 
 @dataclass
@@ -111,15 +108,15 @@ class InMemoryMemoryStore:
         tiers: Collection[str] | None = None,
     ) -> Page:
         """One page of live entries, newest first."""
-        owner = _owner_mark(identity)
-        after = None if cursor is None else _read_cursor(cursor, owner)
+        after = None if cursor is None else read_cursor(cursor, identity, numbered=True)
         limit = bounded_limit(limit)
         with self._lock:
             rows = sorted(self._all_live(identity, tiers), key=_Row.position)
             if after is not None:
-                rows = [row for row in rows if row.position() > after]
+                updated_at, order = after
+                rows = [row for row in rows if row.position() > (-updated_at, order)]
             page = rows[:limit]
-            more = _write_cursor(page[-1].position(), owner) if len(rows) > limit else None
+            more = write_cursor(identity, page[-1].updated_at, page[-1].order) if len(rows) > limit else None
             return Page([row.entry() for row in page], more)
 
     def delete(self, identity: Identity, entry_id: str) -> None:
@@ -173,15 +170,7 @@ class InMemoryMemoryStore:
         """The live entries most like a vector."""
         with self._lock:
             entries = [row.entry() for row in self._all_live(identity, tiers)]
-        found = [
-            Found(entry, cosine(vector, embedding))
-            for entry in entries
-            if (embedding := entry.get("embedding"))
-            and len(embedding) == len(vector)
-            and (embedder_id is None or entry.get("embeddingModel", embedder_id) == embedder_id)
-        ]
-        kept = [hit for hit in found if min_score is None or hit.score >= min_score]
-        return sorted(kept, key=lambda hit: (-hit.score, hit.entry["id"]))[: max(0, k)]
+        return most_alike(entries, vector, k=k, min_score=min_score, embedder_id=embedder_id)
 
     def _space(self, identity: Identity) -> _Space:
         return self._spaces.setdefault(identity_namespace(identity), _Space())
@@ -206,25 +195,3 @@ class InMemoryMemoryStore:
             ttl=entry.get("ttl"),
             tier=entry.get("tier"),
         )
-
-
-def _owner_mark(identity: Identity) -> str:
-    """What ties a cursor to its identity without naming it."""
-    return hashlib.sha256(identity_namespace(identity).encode()).hexdigest()[:16]
-
-
-def _write_cursor(position: tuple[float, int], owner: str) -> str:
-    text = json.dumps([owner, *position])
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _read_cursor(cursor: object, owner: str) -> tuple[float, int]:
-    if isinstance(cursor, str):
-        try:
-            text = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-            match json.loads(text):
-                case [str(mark), int() | float() as updated, int(order)] if mark == owner:
-                    return updated, order
-        except (ValueError, RecursionError):  # No base64, UTF-8 or JSON: refused below like any other stranger.
-            pass
-    raise InvalidRequestError(_CURSOR_RULE, fields=["cursor"])

@@ -40,7 +40,14 @@ def read_window(
         identity: whose.
         kind: ``msg``, ``beat`` or ``snap``.
         count: at most so many.
+
+    A store may offer ``newest(identity, kind, count)``, which reads no more than it returns, newest first (None: not
+    for this kind). It is then asked instead of being paged through.
     """
+    direct = getattr(store, "newest", None)
+    newest: Sequence[Entry] | None = direct(identity, kind, count) if callable(direct) else None
+    if newest is not None:
+        return list(newest)[::-1]
     entries: list[Entry] = []
     cursor: str | None = None
     while count > 0:
