@@ -120,12 +120,15 @@ def connect(
         state_machine: the ARN of PausedRun; None takes TURNKEEP_STATE_MACHINE_ARN, or looks for the only one there is.
 
     Raises:
-        UsageError: no table is named, botocore is not installed, or a number in the environment is none.
+        UsageError: no table or no region is named, botocore is not installed, or a number in the environment is none.
     """
     name = table or variables.get("TURNKEEP_TABLE", "")
     if not name:
         raise UsageError("name the ledger's table with --table, or in TURNKEEP_TABLE")
+    # botocore reads AWS_DEFAULT_REGION and profiles, and not AWS_REGION, which Lambda and other SDKs go by.
+    where = region or variables.get("AWS_REGION") or None
     try:
+        from botocore.exceptions import NoRegionError
         from botocore.session import Session
     except ImportError as error:
         raise UsageError("install boto3 first (pip install 'turnkeep[aws]')") from error
@@ -134,12 +137,15 @@ def connect(
 
     session = Session()
     clock = SystemClock()
-    dynamo: Any = session.create_client("dynamodb", region_name=region, config=client_config())
+    try:
+        dynamo: Any = session.create_client("dynamodb", region_name=where, config=client_config())
+    except NoRegionError as error:
+        raise UsageError("name the region with --region, or in AWS_REGION") from error
     made: list[Any] = []
 
     def functions() -> Any:
         if not made:
-            made.append(session.create_client("stepfunctions", region_name=region))
+            made.append(session.create_client("stepfunctions", region_name=where))
         return made[0]
 
     named = state_machine or variables.get("TURNKEEP_STATE_MACHINE_ARN", "")
