@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,22 @@ def table(dynamo: Any) -> Iterator[Any]:
     dynamo.delete_table(TableName=TABLE)
 
 
+class OneAtATime:
+    """A client whose calls are atomic, as DynamoDB's are; moto reads and writes an item in two steps."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._lock = client, threading.Lock()
+
+    def __getattr__(self, operation: str) -> Any:
+        call = getattr(self._client, operation)
+
+        def atomic(**arguments: Any) -> Any:
+            with self._lock:
+                return call(**arguments)
+
+        return atomic
+
+
 class TestOnATableInMemory(MemoryContract):
     def make_store(self, clock: ManualClock) -> LedgerMemory:
         return LedgerMemory(MemoryItemStore(), clock)
@@ -62,7 +79,7 @@ class TestOnATableInMemory(MemoryContract):
 class TestOnDynamoDB(MemoryContract):
     @pytest.fixture(autouse=True)
     def _on(self, table: Any) -> None:
-        self.client = table
+        self.client: Any = OneAtATime(table)
 
     def make_store(self, clock: ManualClock) -> LedgerMemory:
         return LedgerMemory(DynamoItemStore(self.client, TABLE), clock)
