@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from turnkeep.errors import MalformedStoredItemError
+from turnkeep.errors import MalformedStoredItemError, UnreadableError
 from turnkeep.ledger.keys import (
     CONVERSATION,
     TURN_HIGH,
@@ -273,6 +273,35 @@ def load_segments(store: ItemStore, records: Sequence[TurnRecord], now_ms: int) 
                     found=record.format, part="segments", conversation_id=record.key.conversation_id
                 ) from error
     return loaded
+
+
+def load_checkpoints(
+    store: ItemStore, records: Sequence[TurnRecord], now_ms: int
+) -> list[dict[str, Any] | UnreadableError | None]:
+    """The checkpoint of each open turn, of whichever conversation. One round trip.
+
+    Returns:
+        In the records' order; None where a turn has none, and the refusal where its segments cannot be read.
+    """
+    reads = [
+        Query(record.key.pk, segments_low(record.turn), segments_high(record.turn), consistent=True)
+        for record in records
+    ]
+    found: list[dict[str, Any] | UnreadableError | None] = []
+    for record, page in zip(records, store.read(reads), strict=True):
+        loaded = Loaded()
+        try:
+            _load_one(loaded, record, page.items, now_ms)
+        except UnreadableError as error:
+            found.append(error)
+        except ValueError:
+            conversation_id = record.key.conversation_id
+            found.append(
+                MalformedStoredItemError(found=record.format, part="segments", conversation_id=conversation_id)
+            )
+        else:
+            found.append(loaded.checkpoints.get(record.turn))
+    return found
 
 
 def _read_segments(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from turnkeep.errors import ExecutionClosedError, StoreUnavailableError
-from turnkeep.ledger.hydrate import load_segments
+from turnkeep.errors import ExecutionClosedError, StoreUnavailableError, UnreadableError
+from turnkeep.ledger.hydrate import load_checkpoints
 from turnkeep.ledger.records import Status, TurnRecord
 
 if TYPE_CHECKING:
@@ -30,26 +30,38 @@ def with_whole_ask(deps: Deps, record: TurnRecord) -> TurnRecord:
     Raises:
         UnreadableError: the checkpoint cannot be read.
     """
-    return with_whole_asks(deps, [record])[0]
+    (whole,) = _whole(deps, [record])
+    if isinstance(whole, UnreadableError):
+        raise whole
+    return whole
 
 
 def with_whole_asks(deps: Deps, records: Sequence[TurnRecord]) -> list[TurnRecord]:
     """The same for several records, of one conversation or of many; one round trip where any of them is large.
 
-    Raises:
-        UnreadableError: a checkpoint cannot be read.
+    One whose checkpoint cannot be read stays as it is: its question is asked all the same.
     """
-    cut = [record for record in records if record.ask is not None and not record.ask.whole]
-    if not cut:
-        return list(records)
-    whole = {(record.key, record.turn): _whole_ask(deps, record) for record in cut}
-    return [whole.get((record.key, record.turn), record) for record in records]
+    found = zip(_whole(deps, records), records, strict=True)
+    return [record if isinstance(whole, UnreadableError) else whole for whole, record in found]
 
 
-def _whole_ask(deps: Deps, record: TurnRecord) -> TurnRecord:
-    checkpoint = load_segments(deps.ledger.store, [record], deps.clock.now_ms()).checkpoints.get(record.turn)
+def _whole(deps: Deps, records: Sequence[TurnRecord]) -> list[TurnRecord | UnreadableError]:
+    cut = [record for record in records if _is_cut(record)]
+    checkpoints = iter(load_checkpoints(deps.ledger.store, cut, deps.clock.now_ms()) if cut else ())
+    return [_with_pause_data(record, next(checkpoints)) if _is_cut(record) else record for record in records]
+
+
+def _is_cut(record: TurnRecord) -> bool:
+    return record.ask is not None and not record.ask.whole
+
+
+def _with_pause_data(
+    record: TurnRecord, checkpoint: dict[str, Any] | UnreadableError | None
+) -> TurnRecord | UnreadableError:
+    if isinstance(checkpoint, UnreadableError) or record.ask is None:
+        return checkpoint if isinstance(checkpoint, UnreadableError) else record
     pause_data = (checkpoint or {}).get("pauseData")
-    return record if record.ask is None else replace(record, ask=replace(record.ask, pause_data=pause_data, whole=True))
+    return replace(record, ask=replace(record.ask, pause_data=pause_data, whole=True))
 
 
 def pause_data_of(deps: Deps, record: TurnRecord) -> Any:

@@ -122,7 +122,9 @@ def _asked(deps: Deps, begin: Begin, progress: Progress, agent: NamedAgent, outc
         progress.outlive(keep_s)
         delete_after_s = keep_s
     progress.write(progress.agreed)
-    checkpoint_segment = progress.write_checkpoint(outcome.checkpoint)
+    # Where the record holds an abstract only, readers look for the whole in the checkpoint.
+    checkpoint = outcome.checkpoint if ask.whole else {**outcome.checkpoint, "pauseData": outcome.pause_data}
+    checkpoint_segment = progress.write_checkpoint(checkpoint)
     new_execution = record.ask is None or _outlives_execution(record, ask)
     return _after(
         deps,

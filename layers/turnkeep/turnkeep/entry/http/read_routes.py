@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from turnkeep.ledger.keys import ConversationKey
     from turnkeep.ledger.records import ConversationRecord, TurnRecord
+    from turnkeep.ledger.store import Item
     from turnkeep.usecases.deps import Caller, Deps
 
 
@@ -70,10 +71,22 @@ class ReadTranscript(Protocol):
         ...
 
 
-class ListPage(Protocol):
-    """The use cases ``list_conversations`` and ``list_asks``."""
+class ListConversations(Protocol):
+    """The use case ``list_conversations``."""
 
-    def __call__(self, deps: Deps, caller: Caller, *, after: Any, limit: int) -> tuple[list[Any], Any]:
+    def __call__(
+        self, deps: Deps, caller: Caller, *, after: Item | None, limit: int
+    ) -> tuple[list[ConversationRecord], Item | None]:
+        """One page, and the position behind which the next one starts."""
+        ...
+
+
+class ListAsks(Protocol):
+    """The use case ``list_asks``."""
+
+    def __call__(
+        self, deps: Deps, caller: Caller, *, after: Item | None, limit: int, max_bytes: int
+    ) -> tuple[list[TurnRecord], Item | None]:
         """One page, and the position behind which the next one starts."""
         ...
 
@@ -92,8 +105,8 @@ def read_routes(
     read_turns: ReadTurns,
     read_transcript: ReadTranscript,
     read_evidence: Callable[[Deps, Caller, ConversationKey, int], dict[str, Any]],
-    list_conversations: ListPage,
-    list_asks: ListPage,
+    list_conversations: ListConversations,
+    list_asks: ListAsks,
 ) -> list[Route]:
     """The routes, serving the given use cases."""
 
@@ -158,7 +171,9 @@ def read_routes(
     def get_asks(incoming: Incoming) -> Reply:
         scope = _scope(incoming)
         after = positions.ask(_position(incoming, scope), incoming.caller)
-        records, following = list_asks(incoming.deps, incoming.caller, after=after, limit=incoming.request.limit())
+        records, following = list_asks(
+            incoming.deps, incoming.caller, after=after, limit=incoming.request.limit(), max_bytes=MAX_PAGE_BYTES
+        )
         return Reply(
             200, _page({"asks": [listed_ask(record) for record in records]}, scope, positions.of_ask(following))
         )
