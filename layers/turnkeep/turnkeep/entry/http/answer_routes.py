@@ -8,8 +8,6 @@ from turnkeep.entry.http.bodies import Reply, status_reply, turn_body, turn_repl
 from turnkeep.entry.http.paths import parse_path_turn
 from turnkeep.entry.http.posts import key_of, read_post, with_applied
 from turnkeep.entry.http.resolver import Incoming, Route
-from turnkeep.errors import DecisionRequiredError, UnstorableValueError
-from turnkeep.json_values import ABSENT
 
 if TYPE_CHECKING:
     from turnkeep.ledger.keys import ConversationKey
@@ -71,21 +69,16 @@ def answer_routes(*, answer_ask: AnswerAsk, withdraw_turn: WithdrawTurn) -> list
         limit_bytes = incoming.environment.core.max_message_bytes
         ask_id, decision = read_answer(posted.body, max_decision_bytes=limit_bytes)
         posted.refuse_lone_surrogates()
-        try:
-            answered = answer_ask(
-                incoming.deps,
-                incoming.caller,
-                key,
-                ask_id=ask_id,
-                decision=decision,
-                idempotency=posted.idempotency,
-                wait_ms=posted.preferences.wait_ms,
-                deadline=incoming.deadline,
-            )
-        except UnstorableValueError:
-            if decision is ABSENT:  # what is not there cannot be kept; who may not answer has heard of that before
-                raise DecisionRequiredError from None
-            raise
+        answered = answer_ask(
+            incoming.deps,
+            incoming.caller,
+            key,
+            ask_id=ask_id,
+            decision=decision,
+            idempotency=posted.idempotency,
+            wait_ms=posted.preferences.wait_ms,
+            deadline=incoming.deadline,
+        )
         record = answered.record
         reply = turn_reply(record, incoming.caller) if answered.may_read else status_reply(record)
         return with_applied(reply, posted.preferences)
