@@ -15,12 +15,15 @@ from urllib.parse import unquote
 from local.interpreter import load_moto
 from local.refusals import refuse
 from local.settings import REGION
+from local.tables import TRANSACTION_LIMIT_BYTES, transaction_size_bytes
 from local.web import Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOKEN_LIFE_S = 600.0
+STATES_LIMIT_BYTES = 262_144
+_STATES_LIMITS = {"StartExecution": "input", "SendTaskSuccess": "output"}
 _SCOPE = re.compile(r"(Credential=[^/]+/\d+/)([^/]+)(/)([^/]+)(/aws4_request)")
 # How soon a long poll notices a message.
 _POLL_S = 0.02
@@ -50,6 +53,8 @@ class Backend:
             return self._ask_moto(request)
         if operation == "ReceiveMessage":
             return self._receive(lock, request)
+        if operation in _STATES_LIMITS and (refusal := _too_long(operation, request)):
+            return refusal
         with lock:
             if operation == "TransactWriteItems":
                 return self._transact(request)
@@ -71,6 +76,9 @@ class Backend:
         """DynamoDB applies a `ClientRequestToken` once in ten minutes; moto applies it every time."""
         members = json.loads(request.body)
         token = members.pop("ClientRequestToken", None)
+        if transaction_size_bytes(members.get("TransactItems", [])) > TRANSACTION_LIMIT_BYTES:
+            text = "Transaction request size exceeds the limit of 4 MB"
+            return refuse("dynamodb", 400, "ValidationException", text, {})
         if not token:
             return self._ask_moto(request)
         now_s = time.monotonic()
@@ -100,6 +108,18 @@ class Backend:
             if hasattr(parts, "close"):
                 parts.close()
         return Response(head[0], body, head[1])
+
+
+def _too_long(operation: str, request: Request) -> Response | None:
+    """Step Functions takes 256 KiB of input or output; moto takes any amount."""
+    member = _STATES_LIMITS[operation]
+    if len(str(json.loads(request.body).get(member, "")).encode()) <= STATES_LIMIT_BYTES:
+        return None
+    text = (
+        f"1 validation error detected: Value at '{member}' failed to satisfy constraint: "
+        f"Member must have length less than or equal to {STATES_LIMIT_BYTES}"
+    )
+    return refuse("states", 400, "ValidationException", text, {})
 
 
 def _environ(request: Request) -> dict[str, Any]:

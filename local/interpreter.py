@@ -1,4 +1,4 @@
-"""Makes moto's Step Functions interpreter and DynamoDB hold what this stack needs of them.
+"""Makes moto hold what this stack needs of it: Step Functions above all.
 
 Each change names what moto 5.2 does without it. Installed once in the stack's process, before anything is deployed.
 """
@@ -15,6 +15,7 @@ import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from local import tables
 from local.settings import REGION, aws_session
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def install(endpoint: Callable[[], str], on_execution: Callable[[Any], None]) ->
     _call_services(endpoint)
     _report_status(on_execution)
     _judge_tokens()
-    _let_large_attributes_be_replaced()
+    tables.install()
     _leave_polling_to_the_stack()
     _read_templates_as_json()
 
@@ -210,16 +211,6 @@ def _judge_tokens() -> None:
 
     _put(StepFunctionsParserBackend, "_get_executions", with_tokens)
     _put(CallbackPoolManager, "notify", notify_once)
-
-
-def _let_large_attributes_be_replaced() -> None:
-    """Moto adds old and new size when an attribute is replaced, and refuses at half of the real limit."""
-    from moto.dynamodb.models import dynamo_type
-
-    def set_item(items: dict[Any, Any], key: Any, value: Any) -> None:
-        dict.__setitem__(items, key, value)
-
-    _put(dynamo_type.LimitedSizeDict, "__setitem__", set_item)
 
 
 def _leave_polling_to_the_stack() -> None:
