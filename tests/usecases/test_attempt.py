@@ -140,7 +140,7 @@ def test_an_agent_that_takes_no_attributes_cannot_be_told_apart_and_is_refused()
         def resume(self, context: TurnContext, checkpoint: Any, decision: Any) -> Answered:
             return answer(context, "x")
 
-    shop = Workshop(lambda info: Sealed())
+    shop = Workshop(lambda info: Sealed())  # type: ignore[arg-type, return-value]
     with pytest.raises(RunFailedError) as failed:
         shop.take()
     assert failed.value.cause_code == "ERR_AGENT_FACTORY"

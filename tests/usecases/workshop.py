@@ -10,7 +10,8 @@ import itertools
 import json
 import random
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from turnkeep.agent.loop import Agent
 from turnkeep.agent.port import AgentFactory, Answered, DurabilityMode, HostedAgent, Outcome, TurnContext, TurnInfo
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from turnkeep.agent.tools import Tool
     from turnkeep.clock import Clock
     from turnkeep.ledger.records import TurnRecord
-    from turnkeep.ledger.store import Item, ItemStore
+    from turnkeep.ledger.store import Check, Item, ItemStore, Key, Page, Read, Result, Write
+
+T = TypeVar("T")
 
 ALICE, BOB, NOBODY = Caller("alice"), Caller("bob"), Caller()
 KEY = ConversationKey("c-1")
@@ -38,6 +41,46 @@ TIME_MS = 29_000
 
 class Crash(BaseException):
     """The process dies here: nothing catches it, and nothing of it goes on."""
+
+
+class Mortal:
+    """The table as one process sees it that may die: from then on it reaches nothing, whatever thread it tries on.
+
+    Args:
+        store: the table.
+        dies: called before and after every call that reaches the table, with a name of the point; true: it dies there.
+    """
+
+    def __init__(self, store: ItemStore, dies: Callable[[str], bool] = lambda point: False) -> None:
+        self._store, self._dies, self.dead = store, dies, False
+
+    def live(self, point: str) -> None:
+        """A point at which the process may die.
+
+        Raises:
+            Crash: it died here, or long ago.
+        """
+        self.dead = self.dead or self._dies(point)
+        if self.dead:
+            raise Crash
+
+    def _call(self, name: str, call: Callable[[], T]) -> T:
+        self.live(f"before {name}")
+        answer = call()
+        self.live(f"after {name}")
+        return answer
+
+    def read(self, reads: Sequence[Read]) -> list[Page]:
+        return self._call("read", lambda: self._store.read(reads))
+
+    def write(self, writes: Sequence[Write]) -> list[Result]:
+        return self._call("write", lambda: self._store.write(writes))
+
+    def transact(self, writes: Sequence[Write | Check]) -> list[Result]:
+        return self._call("transact", lambda: self._store.transact(writes))
+
+    def delete(self, keys: Sequence[Key]) -> None:
+        self._call("delete", lambda: self._store.delete(keys))
 
 
 @dataclass
@@ -157,14 +200,10 @@ class Workshop:
 
     def take_and_die(self, at: str = "claimed", message: str = "hello", **request: Any) -> None:
         """One request whose process dies at a probe."""
-
-        def die(point: str) -> None:
-            if point == at:
-                raise Crash
-
-        before, self.probe = self.probe, die
+        process = Mortal(self.store, lambda point: point == at)
+        before, self.probe = self.probe, process.live
         try:
-            self.take(message, **request)
+            self.take(message, store=process, **request)
         except Crash:
             return
         finally:
@@ -195,6 +234,7 @@ class Workshop:
         return [item for item in self.memory.items() if str(item["sk"]).startswith(prefix)]
 
 
+@lru_cache(maxsize=16)
 def noise(size: int, seed: int = 1) -> str:
     """Text that hardly compresses: so many characters, about two bytes each when packed."""
     return "".join(chr(code) for code in random.Random(seed).choices(range(0x4E00, 0x9FFF), k=size))
