@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from turnkeep.ledger.keys import ConversationKey
+from turnkeep.entry.machine import Step
+from turnkeep.errors import InvalidRequestError
 from turnkeep.usecases.reconcile import reconcile, reconcile_turn
 
 if TYPE_CHECKING:
@@ -35,16 +36,14 @@ def _execution_ended(event: Mapping[str, Any], invocation: Invocation, observati
     detail = event.get("detail") or {}
     try:
         card = json.loads(detail.get("input") or "null")
-    except ValueError:
-        card = None
-    if not isinstance(card, dict) or not isinstance(card.get("conversationId"), str) or "turn" not in card:
+        step = Step.read(card if isinstance(card, dict) else {})
+    except (ValueError, InvalidRequestError):
         # An execution that somebody started by hand, or an input that the event left out: the schedule finds the turn.
         observation.tell(outcome="foreign")
         return {"done": {}}
-    tenant = card.get("tenant")
-    key = ConversationKey(card["conversationId"], tenant if isinstance(tenant, str) else None)
-    turn = int(card["turn"])
-    observation.tell(conversationId=key.conversation_id, turn=turn, status=str(detail.get("status", "")))
-    done = reconcile_turn(invocation.deps, key, turn, ended_abnormally=True)
+    observation.tell(
+        conversationId=step.key.conversation_id, turn=step.turn, askId=step.ask_id, status=str(detail.get("status", ""))
+    )
+    done = reconcile_turn(invocation.deps, step.key, step.turn, ended_abnormally=True)
     observation.tell(outcome=done)
     return {"done": {done: 1}}

@@ -83,8 +83,9 @@ def _told(done: Resumed, observation: Observation) -> dict[str, Any]:
         return {"status": GONE}
     observation.tell(attempt=record.attempt, runId=record.run_id)
     observation.outcome(record.status.value)
-    if not done.asks_again or record.status is not Status.AWAITING:
+    if not done.asks_again:
         return {"status": record.status.value}
     from turnkeep.adapters.step_functions import ask_card
 
-    return {**ask_card(record), "status": record.status.value}
+    # Also of an ask that was answered within the moment: the machine learns that from AwaitAnswer, as it always does.
+    return {**ask_card(record), "status": Status.AWAITING.value}

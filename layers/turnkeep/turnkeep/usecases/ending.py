@@ -39,10 +39,16 @@ def close_dead(deps: Deps, dead: TurnRecord, state: State) -> TurnRecord | None:
 
 
 def close_dead_resume(deps: Deps, dead: TurnRecord, state: State) -> TurnRecord | None:
-    """Closes a turn whose resume died where it cannot go on: ``failed``, with the mark, never resumed again."""
+    """Closes a turn whose resume cannot go on: ``failed``, with the mark, never resumed again.
+
+    Returns:
+        The turn as it is now; None where somebody else was faster.
+    """
     now_ms = deps.clock.now_ms()
     loaded = load_segments(deps.ledger.store, [dead], now_ms)
-    error = {"code": "ERR_RUN_FAILED", "message": "The process that resumed this turn died after it had begun."}
+    had_begun = dead.status is Status.RUNNING
+    said = "died after it had begun" if had_begun else "could not begin"
+    error = {"code": "ERR_RUN_FAILED", "message": f"The process that was to run this turn on {said}."}
     after = closed(
         dead,
         Status.FAILED,
@@ -50,7 +56,7 @@ def close_dead_resume(deps: Deps, dead: TurnRecord, state: State) -> TurnRecord 
         durable=loaded.messages[dead.turn],
         own_segments=loaded.durable_segments[dead.turn],
         error=error,
-        reason=OUTCOME_UNKNOWN,
+        reason=OUTCOME_UNKNOWN if had_begun else None,
     )
     after = replace(after, answered_mark=answered_mark(dead, error, now_ms))
     done = deps.ledger.close(dead, after, state.conversation)
@@ -71,7 +77,7 @@ def expire(deps: Deps, record: TurnRecord, state: State) -> TurnRecord | None:
     )
     done = deps.ledger.close(record, after, state.conversation)
     if done is not None:
-        deps.events.tell("ask.closed", done)
+        deps.events.tell("ask.closed", replace(done, ask=record.ask))
         deps.events.tell("turn.ended", done)
     return done
 

@@ -64,8 +64,7 @@ class State:
     @property
     def base_count(self) -> int:
         """Transcript messages of all turns so far."""
-        last = self.last
-        return 0 if last is None else last.base_count + last.shown_count
+        return shown_by(self.turns)
 
     def before(self, turn: int) -> Sequence[TurnRecord]:
         """The turns before a number."""
@@ -81,6 +80,14 @@ class State:
                 return record
             return None
         return None
+
+
+def shown_by(turns: Sequence[TurnRecord]) -> int:
+    """Transcript messages of these turns and all before them.
+
+    The most that any of them knows of: one that was closed while it was queued counts from when it was claimed.
+    """
+    return max((turn.base_count + turn.shown_count for turn in turns), default=0)
 
 
 ENDS_ALL_BEFORE = frozenset({Status.COMPLETE, Status.FAILED, Status.EXPIRED})
