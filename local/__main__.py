@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from local.server import Server
-from local.settings import REGION, Settings
+from local.settings import Settings
 from local.web import PortTaken
 
 
@@ -41,7 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
     if options.supervised:
         print(json.dumps({"api_url": server.api_url, "aws_url": server.aws_url}), flush=True)
     elif not stop.is_set():
-        _greet(server, time.monotonic() - server.started_s)
+        from local import console
+
+        console.greet(server, time.monotonic() - server.started_s)
     while not stop.wait(3600):
         pass
     server.stop()
@@ -95,39 +97,6 @@ def _give_up(reason: str, supervised: bool) -> int:
         print(json.dumps({"refused": reason}), flush=True)
     print(f"local stack: {reason}", file=sys.stderr)
     return 2
-
-
-def _greet(server: Server, seconds: float) -> None:
-    from rich.console import Console
-    from rich.panel import Panel
-    from rich.syntax import Syntax
-    from rich.table import Table
-
-    console = Console()
-    where = Table.grid(padding=(0, 2))
-    where.add_row("API", f"[bold]{server.api_url}[/bold]")
-    where.add_row("AWS endpoint", f"[bold]{server.aws_url}[/bold]")
-    where.add_row("functions", ", ".join(function.logical_id for function in server.deployment.functions))
-    where.add_row(
-        "callers", "a token is checked (make token USER=alice); [yellow]without one you are anonymous[/yellow]"
-    )
-    console.print()
-    console.print(Panel(where, title=f"turnkeep runs locally (up in {seconds:.1f} s)", title_align="left"))
-    console.print("\nThree commands to try:\n")
-    table = next(
-        (name for logical_id, name in server.deployment.physical.items() if logical_id == "LedgerTable"), "Ledger"
-    )
-    commands = f"""\
-curl -sS {server.api_url}/conversations/demo/turns -H 'content-type: application/json' \\
-     -d '{{"message": "Where is order A-100?"}}'
-
-curl -sS -i {server.api_url}/conversations/demo/turns -H 'content-type: application/json' \\
-     -d '{{"message": "Refund order B-200, please"}}'
-
-AWS_ENDPOINT_URL={server.aws_url} AWS_REGION={REGION} AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local \\
-     aws dynamodb scan --table-name {table}"""
-    console.print(Syntax(commands, "bash", background_color="default"), soft_wrap=True)
-    console.print("\nCtrl-C stops all of it.\n", style="dim")
 
 
 if __name__ == "__main__":

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from local.authorizer import Authorizer, Refused
 from local.lambdas import PAYLOAD_LIMIT_BYTES, Lambdas, Outcome, TooManyInvocations
 from local.payload import BadAnswer, build_event, shape_response
 from local.routes import Cors, Match, Route, decode_path, match_route
 from local.web import Request, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BODY_LIMIT_BYTES = 10_485_760
 INTEGRATION_TIMEOUT_S = 30.0
@@ -25,20 +29,27 @@ def _said(status: int, message: str, *headers: tuple[str, str]) -> Response:
 
 @dataclass
 class HttpApi:
-    """One HTTP API; `answer` is the web server's handler. Routes are set once the stack is deployed."""
+    """One HTTP API; `answer` is the web server's handler.
+
+    Attributes:
+        timeout_s: How long the gateway waits for a function.
+        on_answer: Told of every request, its answer and how many milliseconds it took.
+    """
 
     lambdas: Lambdas
     authorizer: Authorizer
     routes: list[Route]
     cors: Cors | None = None
     timeout_s: float = INTEGRATION_TIMEOUT_S
+    on_answer: Callable[[Request, Response, int], None] = lambda request, response, ms: None
 
     def answer(self, request: Request) -> Response:
         """Serves one request."""
-        request_id = uuid.uuid4().hex[:16]
+        request_id, began_s = uuid.uuid4().hex[:16], time.monotonic()
         response = self._preflight(request) or self._routed(request, request_id)
         response.headers.append(("apigw-requestid", request_id))
         self._add_cors(request, response)
+        self.on_answer(request, response, round((time.monotonic() - began_s) * 1000))
         return response
 
     def _routed(self, request: Request, request_id: str) -> Response:

@@ -23,6 +23,8 @@ from local.invocation import FAILURE
 from local.settings import CREDENTIALS, REGION, ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from local.logs import LogRing
 
 PAYLOAD_LIMIT_BYTES = 6_291_556
@@ -48,7 +50,11 @@ class TooManyInvocations(Exception):
 
 
 class Lambdas:
-    """Runs functions. Every method is safe under threads."""
+    """Runs functions. Every method is safe under threads.
+
+    Attributes:
+        on_failure: Told of every invocation that failed.
+    """
 
     def __init__(self, logs: LogRing) -> None:
         self._logs = logs
@@ -67,6 +73,7 @@ class Lambdas:
         self._functions: dict[str, Function] = {}
         self._running: dict[str, Running] = {}
         self._overrides: list[dict[str, Any]] = []
+        self.on_failure: Callable[[Function, Outcome], None] = lambda function, outcome: None
 
     def wait_until_warm(self) -> None:
         """Waits for the zygote; raises RuntimeError where it did not come up."""
@@ -132,7 +139,9 @@ class Lambdas:
                 self._running.pop(running.request_id, None)
         if not outcome.error and len(outcome.payload) > PAYLOAD_LIMIT_BYTES:
             text = f"Response payload size exceeded maximum allowed payload size ({PAYLOAD_LIMIT_BYTES} bytes)."
-            return self._failed(running, "Function.ResponseSizeTooLarge", text)
+            outcome = self._failed(running, "Function.ResponseSizeTooLarge", text)
+        if outcome.error:
+            self.on_failure(function, outcome)
         return outcome
 
     def close(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import sys
 import time
 import uuid
@@ -57,7 +59,7 @@ class Server:
             FileNotFoundError, ValueError, RuntimeError: The template cannot be read, transformed or deployed.
         """
         settings = self.settings
-        _forget_callers_settings(self._aws_web.port)
+        _prepare_process(self._aws_web.port)
         state_dir = Path(settings.state_dir)
         template = transform_template(
             Path(settings.template), LOCAL_PARAMETERS | settings.parameters, cache_dir=state_dir
@@ -121,8 +123,8 @@ class Server:
             self.events.execution_changed(execution)
 
 
-def _forget_callers_settings(aws_port: int) -> None:
-    """Nothing in this process may act on the caller's own AWS settings."""
+def _prepare_process(aws_port: int) -> None:
+    """Nothing in this process may act on the caller's own AWS settings, and it needs more than a shell's limits."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "MOTO_"))]:
         del os.environ[name]
     os.environ |= {
@@ -133,4 +135,8 @@ def _forget_callers_settings(aws_port: int) -> None:
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "MOTO_PORT": str(aws_port),
     }
+    # An invocation takes six descriptors here; many systems allow 1,024 unless asked.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65_536) if most > 0 else 65_536, most))
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))  # JSONata's evaluator nests deeply

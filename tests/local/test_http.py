@@ -5,13 +5,22 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from local.authorizer import Authorizer
+from local.function import Function
+from local.http import INTEGRATION_TIMEOUT_S, HttpApi
+from local.keys import load_or_create_key
+from local.lambdas import Outcome
+from local.routes import Route
+from local.settings import AUDIENCE, ISSUER
 from local.token import make_token
+from local.web import Request
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,3 +186,36 @@ def test_cors_is_answered_as_the_template_says(toy: LocalStack) -> None:
         send(toy, "GET", "/health", headers={"Origin": "https://shop.example"})[1]["access-control-allow-origin"]
         == "https://shop.example"
     )
+
+
+class NeverEnding:
+    """A function runner whose functions outlive the gateway's patience."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.asked = threading.Event()
+        self.may_end = threading.Event()
+        self.ended = threading.Event()
+
+    def find(self, name: str) -> Function:
+        return self.function
+
+    def invoke(self, function: Function, event: bytes) -> Outcome:
+        self.asked.set()
+        self.may_end.wait(10)
+        self.ended.set()
+        return Outcome("id", b"{}", error=False)
+
+
+def test_the_gateway_gives_up_before_a_function_that_goes_on(tmp_path: Path) -> None:
+    function = Function("F", "f", "app.handler", {}, 300.0, 128, ("/",))
+    runner = NeverEnding(function)
+    authorizer = Authorizer(load_or_create_key(tmp_path), ISSUER, AUDIENCE)
+    api = HttpApi(runner, authorizer, [Route("GET", "/slow", "f")], timeout_s=0.3)  # type: ignore[arg-type]
+    response = api.answer(Request("GET", "/slow", (), b"", "127.0.0.1"))
+    assert (response.status, response.body) == (503, b'{"message":"Service Unavailable"}')
+    assert runner.asked.is_set()
+    assert not runner.ended.is_set()
+    runner.may_end.set()
+    assert runner.ended.wait(5)
+    assert INTEGRATION_TIMEOUT_S == 30.0
