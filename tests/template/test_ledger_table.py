@@ -6,19 +6,15 @@ from typing import Any
 
 import pytest
 
+from turnkeep.ledger.items import TURN_ATTRIBUTES, conversation_attributes
 from turnkeep.ledger.keys import ConversationKey
-from turnkeep.ledger.records import (
-    ALL_TURN_ATTRIBUTES,
-    ConversationRecord,
-    conversation_attributes,
-    conversation_record,
-    is_expired,
-)
-from turnkeep.ledger.store import INDEX_KEYS
+from turnkeep.ledger.parsing import conversation_record, is_expired
+from turnkeep.ledger.records import ConversationRecord
+from turnkeep.ledger.store import INDEX_ATTRIBUTES, INDEX_KEYS
 
 # What a record may hold of people: their words, what was answered, who they are, the token that resumes a run.
 CONTENT = {
-    *("user", "messages", "ask", "decision", "evidence", "error", "answered", "usage", "checkpoint", "adopted"),
+    *("user", "body", "ask", "decision", "answered", "checkpoint", "adopted"),
     *("principal", "owner", "answeredBy", "audience", "pastAsks", "taskToken", "request", "digest"),
 }
 KEY = ConversationKey("c-1", "acme")
@@ -73,15 +69,16 @@ def test_an_index_projects_known_attributes_and_no_content(indexes: dict[str, An
     projection = indexes[name]["Projection"]
     assert projection["ProjectionType"] == "INCLUDE"
     projected = set(projection["NonKeyAttributes"])
+    assert projected == INDEX_ATTRIBUTES[name], "what the store in memory keeps in this index"
     assert projected & CONTENT == set()
     assert "deleteAfter_s" in projected, "what has expired is dropped by every read"
-    known = set(conversation_attributes(CONVERSATION)) if name == "byOwner" else set(ALL_TURN_ATTRIBUTES)
+    known = set(conversation_attributes(CONVERSATION)) if name == "byOwner" else set(TURN_ATTRIBUTES)
     assert projected <= known
 
 
 def test_the_list_of_content_is_the_ledgers() -> None:
     """An attribute that the ledger renames must not slip through this file's list."""
-    known = {*ALL_TURN_ATTRIBUTES, *conversation_attributes(CONVERSATION)}
+    known = {*TURN_ATTRIBUTES, *conversation_attributes(CONVERSATION)}
     assert known >= CONTENT
 
 

@@ -10,11 +10,11 @@ WRITES = {"dynamodb:PutItem", "dynamodb:UpdateItem"}
 DELETES = {"dynamodb:BatchWriteItem", "dynamodb:DeleteItem"}
 # What each role may do to the table itself, beside reading it.
 MAY_CHANGE = {
-    "TurnFunctionRole": WRITES | {"dynamodb:BatchWriteItem"},
-    "AnswerFunctionRole": {"dynamodb:UpdateItem"},
+    "TurnFunctionRole": WRITES | DELETES,
+    "AnswerFunctionRole": WRITES | {"dynamodb:BatchWriteItem"},
     "ReadFunctionRole": set(),
-    "ResumeFunctionRole": WRITES,
-    "WorkerFunctionRole": WRITES,
+    "ResumeFunctionRole": WRITES | {"dynamodb:DeleteItem"},
+    "WorkerFunctionRole": WRITES | {"dynamodb:DeleteItem"},
     "ReconcileFunctionRole": {"dynamodb:UpdateItem"} | DELETES,
     "PausedRunRole": {"dynamodb:UpdateItem"},
 }
