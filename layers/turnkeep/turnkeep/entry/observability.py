@@ -76,6 +76,7 @@ OUTCOMES: Final = {
 }
 REFUSALS_COUNTED: Final = {
     "ERR_CONCURRENT_RUN": "Conflicts",
+    "ERR_ADMISSION_REFUSED": "AdmissionsRefused",
     "ERR_STORE_UNAVAILABLE": "StoreUnavailable",
     "ERR_INTERNAL": "InternalErrors",
 }

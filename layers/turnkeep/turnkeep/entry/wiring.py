@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from turnkeep.agent.port import AgentFactory, HostedAgent, TurnInfo
     from turnkeep.ledger.keys import ConversationKey
     from turnkeep.ledger.records import TurnRecord
+    from turnkeep.usecases.admission import Admission
 
 UNKNOWN_TIME_MS: Final = 28_000
 """The time that an invocation without a context is given (a test, a script): less than the gateway's 30 s."""
@@ -160,7 +161,16 @@ class Invocation:
             random_id=secrets.token_urlsafe,
             note=note,
             last_turns=process.last_turns,
+            admission=self._admission(),
         )
+
+    def _admission(self) -> Admission | None:
+        limit = self.environment.core.turns_per_hour
+        if not limit:
+            return None
+        from turnkeep.usecases.admission import TurnsPerHour
+
+        return TurnsPerHour(limit)
 
     def _gate(self) -> PauseGate:
         arn = self.environment.state_machine_arn

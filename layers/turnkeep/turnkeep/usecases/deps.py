@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from turnkeep.ledger.keys import ConversationKey
     from turnkeep.ledger.ledger import Ledger
     from turnkeep.ledger.records import TurnRecord
+    from turnkeep.usecases.admission import Admission
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,7 @@ class Deps:
         random_id: mints ids that nobody can guess (URL-safe text).
         last_turns: how many earlier turns the factory's agents want to see; None: all. Asked only by what is about to
             run a turn, because asking may import the agent.
+        admission: who may start another turn; None: everybody, at no cost.
     """
 
     ledger: Ledger
@@ -157,3 +159,4 @@ class Deps:
     probe: Callable[[str], None] = lambda point: None
     note: Callable[[str, dict[str, Any]], None] = field(default=_nothing)
     last_turns: Callable[[], int | None] = _everything
+    admission: Admission | None = None

@@ -16,6 +16,7 @@ from turnkeep.ledger.codec import pack_text, to_text
 from turnkeep.ledger.ledger import Contended
 from turnkeep.ledger.records import Status, TurnRecord
 from turnkeep.turns import normalize_host_turn
+from turnkeep.usecases.admission import Entry
 from turnkeep.usecases.ask_view import ask_view, is_audience
 from turnkeep.usecases.asks import start_execution, with_whole_ask
 from turnkeep.usecases.door import refuse_stranger, verify
@@ -64,6 +65,7 @@ def take_turn(
         ConcurrentRunError, AwaitingDecisionError: another turn is open, and nothing of this one is stored; of a
             repeated request: it runs, and ``wait_ms`` is over.
         IdempotencyMismatchError: the key was used with another body.
+        AdmissionRefusedError: the admission policy refuses another turn of this caller now; no repeat is refused.
         UnreadableError: something stored cannot be read; nothing was changed.
         RunFailedError, TurnOutOfTimeError, ConversationMismatchError, LostClaimError: see ``Attempt.run``.
         StoreUnavailableError: nothing was lost; the same request may be sent again.
@@ -96,6 +98,7 @@ class _Taking:
     def __init__(self, deps: Deps, caller: Caller, key: ConversationKey, request: Request, deadline: Deadline) -> None:
         self.deps, self.caller, self.key, self.request, self.deadline = deps, caller, key, request, deadline
         self.repeats = Repeats(deps, key, request, deadline)
+        self.entry = Entry(deps, caller, key, request.idempotency)
 
     def once(self) -> TurnRecord | Again:
         """One look and what follows from it."""
@@ -110,6 +113,7 @@ class _Taking:
         earlier, stale_turn = self.repeats.earlier(found)
         if earlier is not None:
             return self.repeats.attach(earlier)
+        self.entry.decide()
         state = State.of(found if self.request.respond_async else widened(deps, found))
         again = self._make_room(state)
         return self._claim(state, stale_turn) if again is None else again
@@ -170,6 +174,7 @@ class _Taking:
         stale = state.stale_conversation()
         if stale is not None:
             deps.ledger.heal(stale, state.conversation)
+        self.entry.count()
         try:
             claimed = deps.ledger.claim(
                 record, stored=state.highest, request=self.repeats.record_of(record), stale_turn=stale_turn
