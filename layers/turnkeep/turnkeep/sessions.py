@@ -22,8 +22,8 @@ from turnkeep.errors import ConversationExistsError, InvalidRequestError, Sessio
 from turnkeep.ids import check_conversation_id, from_base64url, mint_epoch, to_base64url
 from turnkeep.json_values import same_json
 from turnkeep.ledger import conditions
+from turnkeep.ledger.items import conversation_attributes, turn_item
 from turnkeep.ledger.keys import CONVERSATION, ConversationKey, owner_key
-from turnkeep.ledger.records import conversation_attributes, turn_item
 from turnkeep.ledger.store import AllOf, Applied, Condition, Equals, Item, Missing, Put, Query, unwrap
 from turnkeep.ownership import resolve_session_owner
 from turnkeep.retention import BackendRetention

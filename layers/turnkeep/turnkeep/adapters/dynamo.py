@@ -20,30 +20,25 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from botocore.exceptions import ClientError, HTTPClientError
+from botocore.exceptions import (
+    ClientError,
+    HTTPClientError,
+)
+from botocore.exceptions import ConnectionError as BotoConnectionError
+from botocore.parsers import ResponseParserError
 
+from turnkeep.adapters.dynamo_expressions import item_of, query_arguments, wire_key, write_arguments
 from turnkeep.clock import Clock, SystemClock
 from turnkeep.errors import StoreUnavailableError
 from turnkeep.ledger.store import (
     HELD,
-    INDEX_KEYS,
-    AllOf,
-    AnyOf,
     Applied,
-    AtMost,
     Check,
-    Condition,
     Delete,
-    Differs,
-    Equals,
     Get,
-    IndexQuery,
     Item,
     Key,
-    LessThan,
-    Missing,
     Page,
-    Present,
     Put,
     Query,
     Read,
@@ -51,7 +46,6 @@ from turnkeep.ledger.store import (
     Result,
     Unavailable,
     Update,
-    Value,
     Write,
 )
 
@@ -83,6 +77,9 @@ AGAIN = frozenset(
     }
 )
 """Codes after which the same call may be made again: nothing is wrong with it."""
+
+BELOW_HTTP = (BotoConnectionError, HTTPClientError, ResponseParserError, ConnectionError)
+"""No connection, a broken one, a time-out, an answer cut short: the call may have taken place."""
 
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 20, 1_000
 LONGEST_TRY_MS = 12_000
@@ -117,7 +114,6 @@ class DynamoItemStore:
         self._clock = clock or SystemClock()
         self._rand = rand
         self.round_trips = 0
-        self.calls = 0
 
     # --- the port -------------------------------------------------------------------------------------------
 
@@ -158,7 +154,7 @@ class DynamoItemStore:
                 if not any(reason.get("Code") == "ConditionalCheckFailed" for reason in reasons):
                     raise
                 return [
-                    Refused(_item(reason.get("Item")))
+                    Refused(item_of(reason.get("Item")))
                     if reason.get("Code") == "ConditionalCheckFailed"
                     else Refused(HELD)
                     for reason in reasons
@@ -177,12 +173,18 @@ class DynamoItemStore:
 
     def _one(self, read: Read) -> Page:
         if isinstance(read, Get):
+            strongly: Any = {"ConsistentRead": True} if read.consistent else {}
             answer = self._until_answered(
-                lambda: self._client.get_item(TableName=self._table, Key=_key(read.key), ConsistentRead=read.consistent)
+                lambda: self._client.get_item(TableName=self._table, Key=wire_key(read.key), **strongly)
             )
-            item = _item(answer.get("Item"))
+            item = item_of(answer.get("Item"))
             return Page([item] if item is not None else [])
-        return self._pages(self._query_arguments(read), read.limit)
+        arguments = query_arguments(read, self._table)
+        if isinstance(read, Query):
+            return self._pages(arguments, read.limit)
+        # DynamoDB says "more" at a limit whether or not there is more; an item too many knows it.
+        page = self._pages(arguments, read.limit + 1)
+        return Page(page.items[: read.limit], more=len(page.items) > read.limit)
 
     def _pages(self, arguments: dict[str, Any], limit: int | None) -> Page:
         items: list[Item] = []
@@ -190,48 +192,19 @@ class DynamoItemStore:
             if limit is not None:
                 arguments["Limit"] = limit - len(items)
             answer = self._until_answered(lambda: self._client.query(**arguments))
-            items.extend(item for found in answer["Items"] if (item := _item(found)) is not None)
+            items.extend(item for found in answer["Items"] if (item := item_of(found)) is not None)
             last = answer.get("LastEvaluatedKey")
             if last is None or (limit is not None and len(items) >= limit):
                 return Page(items, more=last is not None)
             arguments["ExclusiveStartKey"] = last
 
-    def _query_arguments(self, read: Query | IndexQuery) -> dict[str, Any]:
-        if isinstance(read, Query):
-            arguments: dict[str, Any] = {
-                "TableName": self._table,
-                "KeyConditionExpression": "pk = :p AND sk BETWEEN :l AND :h",
-                "ExpressionAttributeValues": {":p": {"S": read.pk}, ":l": {"S": read.low}, ":h": {"S": read.high}},
-                "ConsistentRead": read.consistent,
-                "ScanIndexForward": read.forward,
-            }
-            if read.attributes is not None:
-                names = {f"#{index}": name for index, name in enumerate(read.attributes)}
-                arguments["ProjectionExpression"] = ", ".join(names)
-                arguments["ExpressionAttributeNames"] = names
-            return arguments
-        hash_name, range_name = INDEX_KEYS[read.index]
-        arguments = {
-            "TableName": self._table,
-            "IndexName": read.index,
-            "KeyConditionExpression": "#h = :h" + (" AND #r <= :r" if read.upto is not None else ""),
-            "ExpressionAttributeNames": {"#h": hash_name},
-            "ExpressionAttributeValues": {":h": {"S": read.value}},
-            "ScanIndexForward": read.forward,
-        }
-        if read.upto is not None:
-            arguments["ExpressionAttributeNames"]["#r"] = range_name
-            arguments["ExpressionAttributeValues"][":r"] = {"N": str(read.upto)}
-        if read.after is not None:
-            arguments["ExclusiveStartKey"] = _wire(read.after)
-        return arguments
-
     def _write(self, write: Write) -> Applied | Refused:
-        arguments, expressions = _write_arguments(write, self._table)
+        arguments, expressions = write_arguments(write, self._table)
         arguments |= expressions.as_arguments()
-        arguments["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
-        if isinstance(write, Update):
-            arguments["ReturnValues"] = "ALL_NEW" if write.wants_item else "NONE"
+        if write.condition is not None:
+            arguments["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        if isinstance(write, Update) and write.wants_item:
+            arguments["ReturnValues"] = "ALL_NEW"
 
         def call() -> Applied | Refused:
             try:
@@ -242,24 +215,25 @@ class DynamoItemStore:
                     self._client.delete_item(**arguments)
                     return Applied()
                 answer = self._client.update_item(**arguments)
-                return Applied(_item(answer.get("Attributes")))
+                return Applied(item_of(answer.get("Attributes")))
             except ClientError as error:
                 if _code(error) != "ConditionalCheckFailedException":
                     raise
                 response: Mapping[str, Any] = error.response
-                return Refused(_item(response.get("Item")))
+                return Refused(item_of(response.get("Item")))
 
         return self._until_answered(call)
 
     def _transact_item(self, write: Write | Check) -> dict[str, Any]:
-        arguments, expressions = _write_arguments(write, self._table)
+        arguments, expressions = write_arguments(write, self._table)
         arguments |= expressions.as_arguments()
-        arguments["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        if write.condition is not None:
+            arguments["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         kind = "ConditionCheck" if isinstance(write, Check) else type(write).__name__
         return {kind: arguments}
 
     def _delete_batch(self, keys: Sequence[Key]) -> None:
-        pending: list[Any] = [{"DeleteRequest": {"Key": _key(key)}} for key in keys]
+        pending: list[Any] = [{"DeleteRequest": {"Key": wire_key(key)}} for key in keys]
 
         def call() -> None:
             nonlocal pending
@@ -280,10 +254,9 @@ class DynamoItemStore:
         give_up_at = self._clock.monotonic_ms() + min(self._left_ms(), LONGEST_TRY_MS)
         ceiling = FIRST_PAUSE_MS
         while True:
-            self.calls += 1
             try:
                 return call()
-            except (ClientError, HTTPClientError, ConnectionError, _PartialError) as error:
+            except (ClientError, *BELOW_HTTP, _PartialError) as error:
                 if isinstance(error, ClientError) and not _is_passing(error):
                     raise
                 pause_ms = 1 + self._rand() * ceiling
@@ -344,126 +317,3 @@ def _side_by_side(calls: Sequence[Callable[[], Any]]) -> list[Any]:
             thread.join()
         at += SIDE_BY_SIDE
     return results
-
-
-# --- items and expressions ----------------------------------------------------------------------------------
-
-
-def _attribute(value: Value) -> dict[str, Any]:
-    if isinstance(value, str):
-        return {"S": value}
-    if isinstance(value, bytes):
-        return {"B": value}
-    return {"N": str(value)}
-
-
-def _wire(item: Mapping[str, Value]) -> dict[str, Any]:
-    return {name: _attribute(value) for name, value in item.items()}
-
-
-def _key(key: Key) -> dict[str, Any]:
-    return {"pk": {"S": key[0]}, "sk": {"S": key[1]}}
-
-
-def _item(found: Mapping[str, Any] | None) -> Item | None:
-    """An item off the wire. An attribute of a type that the ledger never writes becomes text no reader accepts."""
-    if not found:
-        return None
-    item: Item = {}
-    for name, typed in found.items():
-        if "S" in typed:
-            item[name] = typed["S"]
-        elif "N" in typed:
-            item[name] = _number(typed["N"])
-        elif "B" in typed:
-            item[name] = bytes(typed["B"])
-        else:
-            item[name] = f"unreadable: an attribute of type {next(iter(typed), 'none')}"
-    return item
-
-
-def _number(text: str) -> Value:
-    try:
-        return int(text)
-    except ValueError:
-        return f"unreadable: the number {text[:40]}"
-
-
-class _Expressions:
-    """Collects placeholders for the names and values of one request."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, str] = {}
-        self.values: dict[str, Any] = {}
-        self.condition = ""
-        self.update = ""
-
-    def name(self, attribute: str) -> str:
-        if attribute in ("pk", "sk"):
-            return attribute
-        return self.names.setdefault(attribute, f"#{len(self.names)}")
-
-    def value(self, value: Value) -> str:
-        placeholder = f":{len(self.values)}"
-        self.values[placeholder] = _attribute(value)
-        return placeholder
-
-    def compile(self, condition: Condition) -> str:
-        match condition:
-            case Missing(attribute):
-                return f"attribute_not_exists({self.name(attribute)})"
-            case Present(attribute):
-                return f"attribute_exists({self.name(attribute)})"
-            case Equals(attribute, value):
-                return f"{self.name(attribute)} = {self.value(value)}"
-            case Differs(attribute, value):
-                # A missing attribute differs from everything in DynamoDB's <>, and is no match here.
-                name = self.name(attribute)
-                return f"(attribute_exists({name}) AND {name} <> {self.value(value)})"
-            case AtMost(attribute, value):
-                return f"{self.name(attribute)} <= {self.value(value)}"
-            case LessThan(attribute, value):
-                return f"{self.name(attribute)} < {self.value(value)}"
-            case AllOf(conditions):
-                return "(" + " AND ".join(self.compile(one) for one in conditions) + ")"
-            case AnyOf(conditions):
-                return "(" + " OR ".join(self.compile(one) for one in conditions) + ")"
-
-    def change(self, update: Update) -> None:
-        sets = [f"{self.name(name)} = {self.value(value)}" for name, value in update.set.items()]
-        for name, value in update.set_if_absent.items():
-            place = self.name(name)
-            sets.append(f"{place} = if_not_exists({place}, {self.value(value)})")
-        clauses = []
-        if sets:
-            clauses.append("SET " + ", ".join(sets))
-        if update.remove:
-            clauses.append("REMOVE " + ", ".join(self.name(name) for name in update.remove))
-        if update.add:
-            clauses.append(
-                "ADD " + ", ".join(f"{self.name(name)} {self.value(amount)}" for name, amount in update.add.items())
-            )
-        self.update = " ".join(clauses)
-
-    def as_arguments(self) -> dict[str, Any]:
-        found = {
-            "ConditionExpression": self.condition,
-            "UpdateExpression": self.update,
-            "ExpressionAttributeNames": {place: name for name, place in self.names.items()},
-            "ExpressionAttributeValues": self.values,
-        }
-        return {name: value for name, value in found.items() if value}
-
-
-def _write_arguments(write: Write | Check, table: str) -> tuple[dict[str, Any], _Expressions]:
-    expressions = _Expressions()
-    arguments: dict[str, Any] = {"TableName": table}
-    if isinstance(write, Put):
-        arguments["Item"] = _wire(write.item)
-    else:
-        arguments["Key"] = _key(write.key)
-    if isinstance(write, Update):
-        expressions.change(write)
-    if write.condition is not None:
-        expressions.condition = expressions.compile(write.condition)
-    return arguments, expressions

@@ -1,7 +1,11 @@
 """JSON text in the ledger: what goes in comes out to the last digit, or is refused before anything is written.
 
-Values are kept as compact JSON text, and as zlib bytes where that is smaller. Python's own JSON writes floats by their
+Values are kept as compact JSON text, and deflated where that is smaller. Python's own JSON writes floats by their
 shortest exact text and integers of any size, so both survive; DynamoDB's numbers would not keep them.
+
+Bytes begin with one that names the dictionary they were deflated with. A dictionary is what a text is likely
+to repeat: words of our own JSON, and where a text stands behind another one (an answer behind its question), that one.
+So a short text gets smaller too, and a written kilobyte is a unit of money.
 """
 
 from __future__ import annotations
@@ -19,8 +23,24 @@ MAX_DEPTH = 200
 MAX_INTEGER_BITS = 13_000
 """Just under the 4,300 digits at which Python refuses to turn text into a number."""
 
-MIN_COMPRESS_BYTES = 120
-"""Shorter texts never get smaller by zlib's own overhead; trying would cost time for nothing."""
+MIN_DEFLATE_BYTES = 24
+"""Shorter texts hardly ever get smaller; trying would cost time for nothing."""
+
+DICTIONARY_1 = (
+    b"The of and to in that is was for with you are this have not be on it at by from or an your we can will please "
+    b'"failurePoint":{"isError":true,"approved":true,"by":"at":,"note":"rerun":"possible"errorERR_RUN_FAILED'
+    b'"notListed":{"firstTurn":1,"lastTurn":"result":""args":{},"cut":"stopReason":"tool_use",'
+    b'"role":"tool","toolCallId":"call-1","toolName":"","toolCalls":[{"id":"call-1","name":"'
+    b'"}],"usage":{"inputTokens":1,"outputTokens":1},"evidence":{"modelCalls":[{"iteration":1,"usage":{"inputTokens":1,'
+    b'"outputTokens":1},"stopReason":"end_turn","durationMs":1,"message":"msg-1-1"}],"toolCalls":[],"system":{"name":'
+    b'"system","sha256":"","characters":1},"agent":{"id":"","version":"1"},"window":{"turns":1,"messages":1,'
+    b'"leftOut":{"turns":0,"messages":0}}},"agentId":"","agentVersion":"1","iteration":1}'
+    b'[{"role":"assistant","content":"{"messages":[{"role":"assistant","content":"{"role":"user","content":"'
+)
+"""Never changed: what was written with it is read with it. Another one gets another mark."""
+
+_PLAIN, _MARK_1 = b"\x00", b"\x01"
+_RAW_DEFLATE = -15
 
 
 def to_text(value: Any, *, name: str = "value") -> str:
@@ -42,13 +62,25 @@ def to_text(value: Any, *, name: str = "value") -> str:
     return text
 
 
-def pack_text(text: str) -> str | bytes:
-    """The text itself, or its zlib bytes where those are smaller."""
+def pack_text(text: str, *, behind: str = "") -> str | bytes:
+    """The text itself, or its deflated bytes where those are smaller.
+
+    Args:
+        text: what is to be kept.
+        behind: a text that stands in front of it and that its reader will have read by then.
+    """
     raw = text.encode()
-    if len(raw) < MIN_COMPRESS_BYTES:
+    if len(raw) < MIN_DEFLATE_BYTES:
         return text
-    small = zlib.compress(raw, 9)
+    deflate = zlib.compressobj(9, zlib.DEFLATED, _RAW_DEFLATE, 9, zdict=DICTIONARY_1 + behind.encode())
+    small = _MARK_1 + deflate.compress(raw) + deflate.flush()
     return small if len(small) < len(raw) else text
+
+
+def pack_bytes(text: str) -> bytes:
+    """The text as bytes that may be cut into parts: deflated where that is smaller, else as it is behind a mark."""
+    packed = pack_text(text)
+    return packed if isinstance(packed, bytes) else _PLAIN + packed.encode()
 
 
 def pack(value: Any, *, name: str = "value") -> str | bytes:
@@ -56,7 +88,12 @@ def pack(value: Any, *, name: str = "value") -> str | bytes:
     return pack_text(to_text(value, name=name))
 
 
-def unpack_text(stored: object) -> str:
+def size_of(packed: str | bytes) -> int:
+    """The bytes that a packed value takes in an item."""
+    return len(packed if isinstance(packed, bytes) else packed.encode())
+
+
+def unpack_text(stored: object, *, behind: str = "") -> str:
     """The JSON text behind a stored value.
 
     Raises:
@@ -64,26 +101,39 @@ def unpack_text(stored: object) -> str:
     """
     if isinstance(stored, str):
         return stored
-    if isinstance(stored, bytes):
-        expand = zlib.decompressobj()
-        try:
-            raw = expand.decompress(stored)
-        except zlib.error as error:
-            raise ValueError("bytes that do not decompress") from error
-        if not expand.eof or expand.unused_data:
-            raise ValueError("compressed bytes that were cut or extended")
-        return raw.decode()
-    raise ValueError("neither text nor bytes")
+    if not isinstance(stored, bytes):
+        raise ValueError("neither text nor bytes")
+    if stored[:1] == _PLAIN:
+        return stored[1:].decode()
+    if stored[:1] != _MARK_1:
+        raise ValueError("bytes that were not written here, or by a newer release")
+    inflate = zlib.decompressobj(_RAW_DEFLATE, zdict=DICTIONARY_1 + behind.encode())
+    try:
+        raw = inflate.decompress(stored[1:])
+    except zlib.error as error:
+        raise ValueError("bytes that do not inflate") from error
+    if not inflate.eof or inflate.unused_data:
+        raise ValueError("deflated bytes that were cut or extended")
+    return raw.decode()
 
 
-def unpack(stored: object) -> Any:
+def unpack(stored: object, *, behind: str = "") -> Any:
     """The value behind a stored one.
 
     Raises:
         ValueError: it cannot be read (a ``json.JSONDecodeError`` or a ``UnicodeDecodeError`` is one too).
     """
+    return from_text(unpack_text(stored, behind=behind))
+
+
+def from_text(text: str) -> Any:
+    """The value that a JSON text says.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deeply.
+    """
     try:
-        return json.loads(unpack_text(stored), parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

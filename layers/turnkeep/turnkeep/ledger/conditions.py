@@ -6,9 +6,14 @@ from turnkeep.ledger.records import Status, TurnRecord
 from turnkeep.ledger.store import AllOf, AnyOf, AtMost, Condition, Differs, Equals, LessThan, Missing
 
 
+def expired(now_ms: int) -> Condition:
+    """What is there has expired, and DynamoDB is late to delete it."""
+    return AtMost("deleteAfter_s", now_ms // 1000)
+
+
 def free(now_ms: int) -> Condition:
-    """A number may be claimed: nothing is there, or what is there has expired and DynamoDB is late to delete it."""
-    return AnyOf((Missing("pk"), AtMost("deleteAfter_s", now_ms // 1000)))
+    """A number may be claimed: nothing is there, or what is there has expired."""
+    return AnyOf((Missing("pk"), expired(now_ms)))
 
 
 def mine(run_id: str) -> Condition:
@@ -39,23 +44,38 @@ def not_past(turn: int, attempt: int) -> Condition:
     return AnyOf((LessThan("turn", turn), AllOf((Equals("turn", turn), AtMost("attempt", attempt)))))
 
 
+def shows(epoch: str, turn: int, attempt: int) -> Condition:
+    """CONVERSATION is what was read: every write to it moves ``(turn, attempt)`` or marks an erasure."""
+    return AllOf((Equals("epoch", epoch), Equals("turn", turn), Equals("attempt", attempt), Missing("erasing")))
+
+
+def unowned_or(owner: str) -> Condition:
+    """Nobody owns it yet, or this person does (invariant 7)."""
+    return AnyOf((Missing("owner"), Equals("owner", owner)))
+
+
 def conversation_takes(epoch: str, owner: str | None, turn: int, attempt: int, *, may_create: bool) -> Condition:
-    """CONVERSATION may be changed by this turn's commit: same life, same owner or none yet, not newer, not erasing."""
+    """CONVERSATION may be changed by this turn's move: same life, same owner or none yet, not newer, not erasing."""
     there: list[Condition] = [Equals("epoch", epoch), Missing("erasing"), not_past(turn, attempt)]
     if owner is not None:
-        there.append(AnyOf((Missing("owner"), Equals("owner", owner))))
+        there.append(unowned_or(owner))
     condition: Condition = AllOf(tuple(there))
     return AnyOf((Missing("pk"), condition)) if may_create else condition
 
 
-def fresh_segment(epoch: str) -> Condition:
-    """A segment is put once: nothing is there, or a leftover of an earlier life of the id."""
-    return AnyOf((Missing("pk"), Differs("epoch", epoch)))
+def conversation_is_over(now_ms: int) -> Condition:
+    """CONVERSATION belongs to a life that has expired, and nobody is erasing it."""
+    return AllOf((expired(now_ms), Missing("erasing")))
+
+
+def fresh_segment(epoch: str, now_ms: int) -> Condition:
+    """A segment is put once: nothing is there, or a leftover of an earlier life of the id or use of the number."""
+    return AnyOf((Missing("pk"), Differs("epoch", epoch), expired(now_ms)))
 
 
 def fresh_request(now_ms: int, stale_turn: int | None) -> Condition:
     """A request may be recorded: none is there, it has expired, or it points at a turn that another request won."""
-    ways: list[Condition] = [Missing("pk"), AtMost("deleteAfter_s", now_ms // 1000)]
+    ways: list[Condition] = [Missing("pk"), expired(now_ms)]
     if stale_turn is not None:
         ways.append(Equals("turn", stale_turn))
     return AnyOf(tuple(ways))

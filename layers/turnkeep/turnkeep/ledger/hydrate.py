@@ -1,52 +1,40 @@
 """Reading a conversation: one round trip in the usual case, whole, and never a guess.
 
 The newest turns and CONVERSATION are read strongly. Older turns that have ended never change, so they are read
-eventually beside them: each record names the one before it, and that chain proves that none is missing. Where it is
-not proven (a replica that lags, an open turn seen through it) the rest is read again, strongly.
+eventually beside them: each record names the one before it in this life, and that chain proves that none is missing.
+Where it is not proven (a replica that lags, an open turn seen through it, something left over from another life or use
+of a number) the rest is read again, strongly.
 
-What has expired is dropped whatever DynamoDB still holds. Nothing is judged here beyond that: who may open the
-conversation is asked first, with the lenient owner, and only then do the strict readers refuse by name.
+What has expired is dropped whatever DynamoDB still holds, and in whatever order it deletes. Nothing is judged here
+beyond that: who may open the conversation is asked first, with the lenient owner, and only then do the strict readers
+refuse by name.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
-from turnkeep.errors import MalformedStoredItemError, UnreadableError
-from turnkeep.ledger.keys import (
-    CONVERSATION,
-    TURN_HIGH,
-    TURN_LOW,
-    ConversationKey,
-    request_sk,
-    segments_high,
-    segments_low,
-    turn_of_sk,
-    turn_sk,
-)
-from turnkeep.ledger.records import (
-    OPEN,
-    ConversationRecord,
-    RequestRecord,
-    Status,
-    TurnRecord,
-    conversation_record,
-    is_expired,
-    lenient_owner,
-    request_record,
-    turn_record,
-)
-from turnkeep.ledger.segments import joined, read_batches
+from turnkeep.ledger.keys import CONVERSATION, TURN_HIGH, TURN_LOW, ConversationKey, request_sk, turn_of_sk, turn_sk
+from turnkeep.ledger.loading import Loaded, load_checkpoints, load_segments
+from turnkeep.ledger.parsing import conversation_record, is_expired, lenient_owner, request_record, turn_record
+from turnkeep.ledger.records import OPEN, ConversationRecord, RequestRecord, Status, TurnRecord
 from turnkeep.ledger.store import Get, Item, ItemStore, Query, Read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from turnkeep.messages import Message
+__all__ = ["Hydrated", "Loaded", "highest_turn", "hydrate", "load_checkpoints", "load_segments"]
 
-TAIL = 2
+TAIL: Final = 2
 """The newest turns that are read strongly: the last one and the one that a new claim builds on."""
+
+_OPEN_TEXTS: Final = frozenset(status.value for status in OPEN)
+
+_HAS_BEGUN: Final = frozenset(
+    status.value for status in (Status.RUNNING, Status.AWAITING, Status.ANSWERED, Status.COMPLETE, Status.EXPIRED)
+)
+"""Statuses of a turn that has begun to run, which it may do only when every turn before it has ended."""
 
 
 @dataclass
@@ -54,7 +42,8 @@ class Hydrated:
     """What is stored of a conversation, as raw items until somebody may read them.
 
     Attributes:
-        turn_items: live TURN items by number, ascending.
+        turn_items: live TURN items of this life of the conversation by number, ascending.
+        highest: the highest live turn number; 0 where there is none.
         whole: every live turn is here (no window cut older ones off).
         request_item: the REQUEST item that was asked for, where it is live.
         wanted_item: the TURN item that was asked for by number, where it is live.
@@ -65,6 +54,7 @@ class Hydrated:
     now_ms: int
     conversation_item: Item | None = None
     turn_items: dict[int, Item] = field(default_factory=dict)
+    highest: int = 0
     whole: bool = True
     request_item: Item | None = None
     wanted_item: Item | None = None
@@ -91,11 +81,6 @@ class Hydrated:
                 return principal
         return None
 
-    @property
-    def highest(self) -> int:
-        """The highest live turn number; 0 where there is none."""
-        return max(self.turn_items, default=0)
-
     def conversation(self) -> ConversationRecord | None:
         """The CONVERSATION record.
 
@@ -112,9 +97,7 @@ class Hydrated:
         Raises:
             UnreadableError: one of them cannot be read, by name.
         """
-        records = [turn_record(item, self.key) for item in self.turn_items.values()]
-        epoch = self.epoch
-        return [record for record in records if record.epoch == epoch]
+        return [turn_record(item, self.key) for item in self.turn_items.values()]
 
     @property
     def epoch(self) -> str | None:
@@ -166,175 +149,137 @@ def hydrate(
         reads.append(Get((pk, turn_sk(turn))))
     pages = store.read(reads)
     rest = pages[2:]
-    tail = _numbered(pages[1].items)
     older = _numbered(rest.pop(0).items) if history else {}
     request_page = rest.pop(0) if request is not None else None
     wanted_page = rest.pop(0) if turn is not None else None
-    conversation = pages[0].items[0] if pages[0].items else None
     found = Hydrated(
         key=key,
         now_ms=now_ms,
-        conversation_item=None if conversation is None or is_expired(conversation, now_ms) else conversation,
+        conversation_item=_live(pages[0].items, now_ms, or_erasing=True),
         request_item=_live(request_page.items, now_ms) if request_page is not None else None,
         wanted_item=_live(wanted_page.items, now_ms) if wanted_page is not None else None,
         requested=request,
     )
-    want = last_turns if history else TAIL
-    _prove(store, found, tail, older, want, pages[1].more)
+    turns = _Turns(store, pk, now_ms, older)
+    turns.add(pages[1].items, more=pages[1].more)
+    found.highest = turns.highest_live()
+    if found.highest:
+        known = found.conversation_item or turns.item(found.highest)
+        epoch = known.get("epoch")
+        want = last_turns if history else TAIL
+        found.turn_items, found.whole = turns.chain(epoch, None if want is None else max(want, TAIL))
     return found
+
+
+def highest_turn(store: ItemStore, key: ConversationKey, now_ms: int) -> int:
+    """The highest live turn number, 0 where there is none: one strong query that reads one item in the usual case."""
+    turns = _Turns(store, key.pk, now_ms, {})
+    (page,) = store.read([Query(key.pk, TURN_LOW, TURN_HIGH, limit=1, forward=False)])
+    turns.add(page.items, more=page.more)
+    return turns.highest_live()
 
 
 def _numbered(items: Sequence[Item]) -> dict[int, Item]:
     return {turn_of_sk(str(item["sk"])): item for item in items}
 
 
-def _live(items: Sequence[Item], now_ms: int) -> Item | None:
-    return items[0] if items and not is_expired(items[0], now_ms) else None
+def _is_of(item: Item, epoch: object) -> bool:
+    """Whether the item belongs to this life; one that does not say is unreadable, and must not count as absent."""
+    found = item.get("epoch")
+    return found == epoch or not isinstance(found, str)
 
 
-def _prove(
-    store: ItemStore, found: Hydrated, strong: dict[int, Item], older: dict[int, Item], want: int | None, more: bool
-) -> None:
-    """Walks the chain of previous turns downwards and takes what it proves; reads the rest strongly where it breaks."""
-    taken: dict[int, Item] = {}
-    now_ms = found.now_ms
-    if not strong and not older:
-        return
-    at = max(strong, default=0)
-    if at == 0:
-        # The strong read saw nothing: whatever a replica still shows has been deleted.
-        return
-    everything_read = not more
-    while at and (want is None or len(taken) < max(want, TAIL)):
-        item = strong.get(at)
-        if item is None:
-            seen = older.get(at)
-            if seen is not None and (is_expired(seen, now_ms) or seen.get("status") not in _OPEN_TEXTS):
-                item = seen
-        if item is None:
-            if everything_read:
+def _live(items: Sequence[Item], now_ms: int, *, or_erasing: bool = False) -> Item | None:
+    if not items or (is_expired(items[0], now_ms) and not (or_erasing and "erasing" in items[0])):
+        return None
+    return items[0]
+
+
+class _Turns:
+    """TURN items as they were read: strongly from the newest down to ``_low``, eventually below that."""
+
+    def __init__(self, store: ItemStore, pk: str, now_ms: int, older: dict[int, Item]) -> None:
+        self._store, self._pk, self._now_ms, self._older = store, pk, now_ms, older
+        self._strong: dict[int, Item] = {}
+        self._low = 0
+        self._step = TAIL
+
+    def add(self, items: Sequence[Item], *, more: bool) -> None:
+        """Takes the next lower items of a strong read; ``more`` may lie below them."""
+        numbered = _numbered(items)
+        self._strong |= numbered
+        self._low = min(numbered, default=0) if more else 0
+
+    def item(self, turn: int) -> Item:
+        """An item that was read strongly."""
+        return self._strong[turn]
+
+    def highest_live(self) -> int:
+        """The highest number that is live, however many expired ones still lie above it; 0 where there is none."""
+        while True:
+            live = [turn for turn, item in self._strong.items() if not is_expired(item, self._now_ms)]
+            if live or not self._low:
+                return max(live, default=0)
+            self._read_below(self._low - 1)
+
+    def chain(self, epoch: object, want: int | None) -> tuple[dict[int, Item], bool]:
+        """Walks from the newest live turn of a life down its chain of previous turns.
+
+        Args:
+            epoch: the life.
+            want: so many turns are enough, if the lowest of them proves that nothing below is open; None walks to
+                the end.
+
+        Returns:
+            The turns, ascending, and whether the walk came to the end of what is live.
+        """
+        taken: dict[int, Item] = {}
+        at = self._newest_of(epoch)
+        while at:
+            item = self._known(at, epoch, None if want is None else want - len(taken))
+            if item is None or not _is_of(item, epoch) or is_expired(item, self._now_ms):
+                # Turns expire oldest first, and DynamoDB deletes late: what is older has expired too.
                 break
-            lacking = None if want is None else max(want, TAIL) - len(taken)
-            page = store.read([Query(found.key.pk, TURN_LOW, turn_sk(at), limit=lacking, forward=False)])[0]
-            strong = {**strong, **_numbered(page.items)}
-            everything_read = not page.more
-            if at not in strong:
-                # Gone: expired and deleted. What is older has expired before it.
-                break
-            continue
-        if is_expired(item, now_ms):
-            if taken:
-                # Turns expire oldest first: what is older has expired too.
-                break
-            # Numbers below an expired one may have been given out again, from 1 on.
-            at -= 1
-            continue
-        taken[at] = item
-        previous = item.get("previous")
-        at = previous if isinstance(previous, int) and 0 <= previous < at else at - 1
-    found.turn_items = dict(sorted(taken.items()))
-    lowest = min(taken, default=0)
-    below = taken[lowest].get("previous") if lowest else 0
-    found.whole = not (isinstance(below, int) and below > 0 and want is not None and len(taken) >= max(want, TAIL))
+            taken[at] = item
+            previous = item.get("previous")
+            # An item that does not say is unreadable, which its reader will say; the number below is a fair guess.
+            at = previous if isinstance(previous, int) and 0 <= previous < at else at - 1
+            if at and want is not None and len(taken) >= want and item.get("status") in _HAS_BEGUN:
+                return dict(sorted(taken.items())), False
+        return dict(sorted(taken.items())), True
 
+    def _newest_of(self, epoch: object) -> int:
+        while True:
+            mine = [
+                turn
+                for turn, item in self._strong.items()
+                if _is_of(item, epoch) and not is_expired(item, self._now_ms)
+            ]
+            if mine or not self._low:
+                return max(mine, default=0)
+            self._read_below(self._low - 1)
 
-_OPEN_TEXTS = frozenset(status.value for status in OPEN)
+    def _known(self, at: int, epoch: object, lacking: int | None) -> Item | None:
+        """The item at a number as it surely is; None where it surely is not there."""
+        if at >= self._low:
+            return self._strong.get(at)
+        seen = self._older.get(at)
+        if (
+            seen is not None
+            and _is_of(seen, epoch)
+            and seen.get("status") not in _OPEN_TEXTS
+            and not is_expired(seen, self._now_ms)
+        ):
+            return seen
+        self._read_below(at, lacking)
+        return self._strong.get(at)
 
-
-@dataclass
-class Loaded:
-    """Turns with what lies in their segments."""
-
-    messages: dict[int, list[Message]] = field(default_factory=dict)
-    checkpoints: dict[int, dict[str, Any]] = field(default_factory=dict)
-    durable_segments: dict[int, int] = field(default_factory=dict)
-
-
-def load_segments(store: ItemStore, records: Sequence[TurnRecord], now_ms: int) -> Loaded:
-    """The turns' messages, checkpoints, and how many segments of the current attempt are whole.
-
-    Segments of turns that have ended are read eventually first (they never change) and strongly where one is missing.
-    """
-    loaded = Loaded()
-    with_segments = [record for record in records if record.segments or record.adopted or record.is_open]
-    items = _read_segments(store, with_segments)
-    for record in records:
-        mine = items.get(record.turn, [])
-        try:
-            _load_one(loaded, record, mine, now_ms)
-        except (MalformedStoredItemError, ValueError):
-            if record.is_open:
-                raise
-            strong = _read_segments(store, [record], consistent=True).get(record.turn, [])
-            try:
-                _load_one(loaded, record, strong, now_ms)
-            except ValueError as error:
-                raise MalformedStoredItemError(
-                    found=record.format, part="segments", conversation_id=record.key.conversation_id
-                ) from error
-    return loaded
-
-
-def load_checkpoints(
-    store: ItemStore, records: Sequence[TurnRecord], now_ms: int
-) -> list[dict[str, Any] | UnreadableError | None]:
-    """The checkpoint of each open turn, of whichever conversation. One round trip.
-
-    Returns:
-        In the records' order; None where a turn has none, and the refusal where its segments cannot be read.
-    """
-    reads = [
-        Query(record.key.pk, segments_low(record.turn), segments_high(record.turn), consistent=True)
-        for record in records
-    ]
-    found: list[dict[str, Any] | UnreadableError | None] = []
-    for record, page in zip(records, store.read(reads), strict=True):
-        loaded = Loaded()
-        try:
-            _load_one(loaded, record, page.items, now_ms)
-        except UnreadableError as error:
-            found.append(error)
-        except ValueError:
-            conversation_id = record.key.conversation_id
-            found.append(
-                MalformedStoredItemError(found=record.format, part="segments", conversation_id=conversation_id)
-            )
+    def _read_below(self, at: int, lacking: int | None = 0) -> None:
+        """Reads on strongly from a number down; each time twice as much, so that what is left over costs little."""
+        self._step *= 2
+        limit = None if lacking is None else max(lacking, self._step)
+        (page,) = self._store.read([Query(self._pk, TURN_LOW, turn_sk(at), limit=limit, forward=False)])
+        if not page.items:
+            self._low = 0
         else:
-            found.append(loaded.checkpoints.get(record.turn))
-    return found
-
-
-def _read_segments(
-    store: ItemStore, records: Sequence[TurnRecord], *, consistent: bool = False
-) -> dict[int, list[Item]]:
-    reads = [
-        Query(
-            record.key.pk,
-            segments_low(record.turn),
-            segments_high(record.turn),
-            consistent=consistent or record.is_open,
-        )
-        for record in records
-        if record.status is not Status.SKIPPED
-    ]
-    if not reads:
-        return {}
-    pages = store.read(reads)
-    return {record.turn: page.items for record, page in zip(records, pages, strict=True)}
-
-
-def _load_one(loaded: Loaded, record: TurnRecord, items: Sequence[Item], now_ms: int) -> None:
-    batches = []
-    for attempt, count in record.adopted:
-        batches.extend(read_batches(items, record.key, record.epoch, attempt, count, now_ms))
-    # A running attempt's own segments count as far as they are whole; an ended one's as many as its commit says.
-    upto = None if record.status is Status.RUNNING else record.segments
-    own = read_batches(items, record.key, record.epoch, record.attempt, upto, now_ms)
-    loaded.durable_segments[record.turn] = own[-1].last if own else 0
-    batches.extend(own)
-    loaded.messages[record.turn] = joined(record.user, batches, record.messages)
-    for batch in batches:
-        # Only the one that the record names: an attempt that died between a checkpoint and its commit left another.
-        named = (batch.attempt, batch.last) == record.checkpoint_segment
-        if batch.kind == "checkpoint" and named and isinstance(batch.value, dict):
-            loaded.checkpoints[record.turn] = batch.value
+            self.add(page.items, more=page.more)

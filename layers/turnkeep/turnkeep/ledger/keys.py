@@ -13,6 +13,7 @@ TURN_LOW, TURN_HIGH = "TURN#", "TURN$"
 DUE_SHARDS = 8
 
 _TURN = re.compile(r"TURN#(\d{16})\Z")
+_SEGMENT = re.compile(r"SEG#(\d{16})#(\d{16})#(\d{16})\Z")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,18 @@ def turn_of_sk(sk: str) -> int:
 def segment_sk(turn: int, attempt: int, index: int) -> str:
     """The sort key of one segment."""
     return f"SEG#{number(turn)}#{number(attempt)}#{number(index)}"
+
+
+def segment_place(sk: str) -> tuple[int, int, int]:
+    """The turn, the attempt and the index that a segment's sort key names.
+
+    Raises:
+        ValueError: not a segment's sort key.
+    """
+    match = _SEGMENT.match(sk)
+    if match is None:
+        raise ValueError("not a segment's sort key")
+    return int(match.group(1)), int(match.group(2)), int(match.group(3))
 
 
 def segments_low(turn: int) -> str:

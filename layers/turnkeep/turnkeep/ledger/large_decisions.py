@@ -6,12 +6,11 @@ is changed, under the mark of the call that decides, so two who answer at once n
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from turnkeep.errors import MalformedStoredItemError
-from turnkeep.ledger.codec import pack_text, to_text, unpack
+from turnkeep.ledger.codec import pack_bytes, to_text, unpack
 from turnkeep.ledger.keys import number
 from turnkeep.ledger.segments import PART_BYTES
 from turnkeep.ledger.store import Get, Item, ItemStore, Key, Put, unwrap
@@ -37,10 +36,9 @@ def put_beside(store: ItemStore, record: TurnRecord, decision: Decision) -> Deci
         UnstorableValueError: it is no JSON that the ledger can keep.
         StoreUnavailableError: the store did not answer; nothing was recorded.
     """
-    packed = pack_text(to_text(decision.value, name="decision"))
-    if len(_bytes(packed)) <= INLINE_DECISION_BYTES:
+    data = pack_bytes(to_text(decision.value, name="decision"))
+    if len(data) <= INLINE_DECISION_BYTES:
         return decision
-    data = packed if isinstance(packed, bytes) else zlib.compress(packed.encode(), 1)
     pieces = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)]
     for answer in store.write([Put(_part(record, decision, at, piece)) for at, piece in enumerate(pieces)]):
         unwrap(answer)
@@ -93,7 +91,3 @@ def _keys(record: TurnRecord, decision: Decision) -> list[Key]:
 
 def _key(record: TurnRecord, decision: Decision, at: int) -> Key:
     return (record.key.pk, f"ANSWER#{number(record.turn)}#{decision.mark}#{number(at)}")
-
-
-def _bytes(packed: str | bytes) -> bytes:
-    return packed if isinstance(packed, bytes) else packed.encode()

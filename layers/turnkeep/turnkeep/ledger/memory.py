@@ -24,6 +24,7 @@ from turnkeep.ledger.store import (
     Result,
     Write,
     holds,
+    index_item,
     position_of,
 )
 
@@ -138,7 +139,7 @@ class MemoryItemStore:
         if read.after is not None:
             start = order(position_of(read.index, read.after))
             rows = [row for row in rows if (order(row) > start if read.forward else order(row) < start)]
-        return Page([dict(row) for row in rows[: read.limit]], more=len(rows) > read.limit)
+        return Page([index_item(read.index, row) for row in rows[: read.limit]], more=len(rows) > read.limit)
 
     def _allowed(self, write: Write | Check) -> bool:
         return write.condition is None or holds(write.condition, self._items.get(_key_of(write)))

@@ -1,22 +1,24 @@
 """Segments: messages made durable mid-turn, checkpoints, and the parts of anything too large for one item.
 
-A batch is one JSON value, cut into parts that fit an item. Its first part names ``from`` and ``count`` (for messages),
-every part the batch's hash. Readers take whole batches only, in order, step over what a write left that landed in part
-and was written anew behind it, and stop at the first number that is missing; a batch that starts before the end of what
-was read replaces from there on (a retried write that landed late).
+A batch is one JSON value, cut into parts that fit an item. Every part names the batch's hash, its own place in it, and
+for messages the position in the turn at which they begin. A part is put once and never changed.
+
+Readers take whole batches, in order. A batch that starts before the end of what was read replaces from there on: that
+is a write that was made anew because nobody heard how its first try had ended. Parts of a try that landed in part only
+are passed over; they stand in front of the batch that was written behind them.
 """
 
 from __future__ import annotations
 
 import hashlib
-import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from turnkeep.errors import MalformedStoredItemError, UnknownStoredFormatError
-from turnkeep.ledger.codec import pack_text, to_text, unpack
-from turnkeep.ledger.keys import ConversationKey, segment_sk
-from turnkeep.ledger.records import SEGMENT_V1, TurnRecord, is_expired
+from turnkeep.ledger.codec import from_text, pack_bytes, pack_text, size_of, to_text, unpack_text
+from turnkeep.ledger.keys import ConversationKey, segment_place, segment_sk
+from turnkeep.ledger.parsing import is_expired
+from turnkeep.ledger.records import SEGMENT_V1, TurnRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 PART_BYTES = 350_000
 """A part's data; with names and keys an item stays under DynamoDB's 400 KB."""
 
+MESSAGES, CHECKPOINT = "messages", "checkpoint"
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -36,13 +40,14 @@ class Batch:
         kind: ``messages`` or ``checkpoint``.
         start: for messages, the position among the turn's stored messages at which they begin.
         attempt: the attempt that wrote it.
-        last: the index of its last part.
+        first, last: the indexes of its first and its last part.
     """
 
     kind: str
     start: int
     value: Any
     attempt: int
+    first: int
     last: int
 
 
@@ -53,13 +58,12 @@ def batch_items(record: TurnRecord, index: int, kind: str, start: int, value: An
         UnstorableValueError: the value is no JSON that the ledger can keep.
     """
     text = to_text(value, name=kind)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    digest = _digest(kind, start, text)
     packed = pack_text(text)
-    if len(packed if isinstance(packed, bytes) else packed.encode()) > PART_BYTES:
-        data = packed if isinstance(packed, bytes) else zlib.compress(packed.encode(), 1)
-        pieces: list[str | bytes] = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)]
-    else:
-        pieces = [packed]
+    pieces: list[str | bytes] = [packed]
+    if size_of(packed) > PART_BYTES:
+        data = pack_bytes(text)
+        pieces = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)]
     items: list[Item] = []
     for part, piece in enumerate(pieces):
         item: Item = {
@@ -69,7 +73,6 @@ def batch_items(record: TurnRecord, index: int, kind: str, start: int, value: An
             "epoch": record.epoch,
             "kind": kind,
             "from": start,
-            "count": len(value) if isinstance(value, list) else 1,
             "part": part,
             "parts": len(pieces),
             "hash": digest,
@@ -84,77 +87,93 @@ def batch_items(record: TurnRecord, index: int, kind: str, start: int, value: An
 def read_batches(
     items: Iterable[Item], key: ConversationKey, epoch: str, attempt: int, upto: int | None, now_ms: int
 ) -> list[Batch]:
-    """The whole batches of one attempt, in order; ends in front of the first index that is missing.
+    """The whole batches of one attempt, in order.
 
     Args:
         items: segments of one turn, of any attempt and epoch.
         key: the conversation, for an error's words.
         epoch: the life that they have to belong to.
         attempt: the attempt that wrote them.
-        upto: how many segments belong to the turn; None takes all that are whole (a running attempt).
+        upto: how many segments belong to the turn; None takes those of a running attempt, up to the first that is
+            not there (and none that has expired: it is left over from an earlier use of the number).
         now_ms: for what has expired.
 
     Raises:
-        UnknownStoredFormatError, MalformedStoredItemError: a segment that belongs to the turn cannot be read.
+        UnknownStoredFormatError, MalformedStoredItemError: a segment that belongs to the turn cannot be read, or is
+            not there.
     """
-    mine: dict[int, Item] = {}
+    parts: dict[int, Item] = {}
     for item in items:
-        numbers = str(item["sk"]).split("#")
-        if item.get("epoch") == epoch and int(numbers[2]) == attempt and not is_expired(item, now_ms):
-            mine[int(numbers[3])] = item
+        _, by, index = segment_place(str(item["sk"]))
+        if item.get("epoch") == epoch and by == attempt and not (upto is None and is_expired(item, now_ms)):
+            parts[index] = item
+    end = upto
+    if end is None:
+        end = 0
+        while end + 1 in parts:
+            end += 1
     batches: list[Batch] = []
     index = 1
-    while index in mine and (upto is None or index <= upto):
-        _check_format(mine[index], key)
-        parts = _whole_run(mine, index, key)
-        if parts:
-            batches.append(_batch(parts, key, attempt, index))
-        # Where the run is not whole, a write landed in part, and its writer wrote anew behind it.
-        index += len(parts) or 1
+    while index <= end:
+        if index not in parts:
+            raise MalformedStoredItemError(
+                found=SEGMENT_V1, part=f"segment {index}", conversation_id=key.conversation_id
+            )
+        run = _whole(parts, index, end, key)
+        if run:
+            batches.append(_batch(run, key, attempt, index))
+        index += max(1, len(run))
     last = batches[-1].last if batches else 0
     if upto is not None and last != upto:
-        at = f"segment {last + 1}"
-        raise MalformedStoredItemError(found=SEGMENT_V1, part=at, conversation_id=key.conversation_id)
+        # What a turn counts as its own always ends with a whole batch.
+        raise MalformedStoredItemError(found=SEGMENT_V1, part=f"segment {upto}", conversation_id=key.conversation_id)
     return batches
 
 
-def _whole_run(mine: dict[int, Item], index: int, key: ConversationKey) -> list[Item]:
-    """The parts of the batch that begins at an index; empty where none begins there, or not all of it landed."""
-    first = mine[index]
-    count, part = first.get("parts"), first.get("part")
-    if not isinstance(count, int) or not isinstance(part, int) or count < 1:
-        raise MalformedStoredItemError(found=SEGMENT_V1, part="parts", conversation_id=key.conversation_id)
-    if part != 0:
-        return []
-    run = [mine[index + offset] for offset in range(count) if index + offset in mine]
-    whole = len(run) == count and all(
-        one.get("hash") == first.get("hash") and one.get("part") == at for at, one in enumerate(run)
-    )
-    return run if whole else []
-
-
-def _check_format(item: Item, key: ConversationKey) -> None:
-    found = item.get("format")
+def _whole(parts: dict[int, Item], index: int, end: int, key: ConversationKey) -> list[Item]:
+    """The parts of the batch that begins at an index; none where a whole one does not begin there."""
+    first = parts[index]
+    found = first.get("format")
     if found != SEGMENT_V1:
         raise UnknownStoredFormatError(found=str(found)[:64], known=[SEGMENT_V1], conversation_id=key.conversation_id)
+    count = first.get("parts")
+    if not isinstance(count, int) or count < 1:
+        raise MalformedStoredItemError(found=SEGMENT_V1, part="parts", conversation_id=key.conversation_id)
+    run = [parts[at] for at in range(index, min(index + count, end + 1)) if at in parts]
+    same = all(one.get("hash") == first.get("hash") and one.get("part") == place for place, one in enumerate(run))
+    return run if same and len(run) == count else []
 
 
-def _batch(parts: Sequence[Item], key: ConversationKey, attempt: int, index: int) -> Batch:
-    first = parts[0]
-    data = first.get("data")
+def _batch(run: Sequence[Item], key: ConversationKey, attempt: int, index: int) -> Batch:
+    first = run[0]
     try:
-        if len(parts) > 1:
-            data = b"".join(part["data"] for part in parts if isinstance(part["data"], bytes))
-        value = unpack(data)
-    except (ValueError, KeyError) as error:
+        text = _joined_text(run)
+        value = from_text(text)
+    except (ValueError, KeyError, TypeError) as error:
         raise MalformedStoredItemError(found=SEGMENT_V1, part="data", conversation_id=key.conversation_id) from error
-    start = first.get("from")
-    kind = first.get("kind")
+    start, kind = first.get("from"), first.get("kind")
     if not isinstance(start, int) or not isinstance(kind, str):
         raise MalformedStoredItemError(found=SEGMENT_V1, part="from", conversation_id=key.conversation_id)
-    if kind == "messages" and not (isinstance(value, list) and all(isinstance(one, dict) for one in value)):
+    is_list = isinstance(value, list) and all(isinstance(one, dict) for one in value)
+    if _digest(kind, start, text) != first.get("hash") or (kind == MESSAGES and not is_list):
         raise MalformedStoredItemError(found=SEGMENT_V1, part="data", conversation_id=key.conversation_id)
-    return Batch(kind=kind, start=start, value=value, attempt=attempt, last=index + len(parts) - 1)
+    return Batch(kind=kind, start=start, value=value, attempt=attempt, first=index, last=index + len(run) - 1)
+
+
+def _joined_text(run: Sequence[Item]) -> str:
+    """The text of a batch.
+
+    Raises:
+        ValueError, KeyError, TypeError: a part's data is missing, of another type, or does not inflate.
+    """
+    if len(run) == 1:
+        return unpack_text(run[0]["data"])
+    # memoryview of a text raises a TypeError, which is what a part of another type is here.
+    return unpack_text(b"".join(memoryview(part["data"]) for part in run))  # type: ignore[arg-type]
+
+
+def _digest(kind: str, start: int, text: str) -> str:
+    return hashlib.sha256(f"{kind} {start} {text}".encode()).hexdigest()[:32]
 
 
 def joined(user: Message | None, batches: Sequence[Batch], rest: Sequence[Message]) -> list[Message]:
@@ -165,7 +184,7 @@ def joined(user: Message | None, batches: Sequence[Batch], rest: Sequence[Messag
     """
     messages: list[Message] = [user] if user is not None else []
     for batch in batches:
-        if batch.kind != "messages":
+        if batch.kind != MESSAGES:
             continue
         if batch.start > len(messages):
             raise ValueError("a gap between segments")

@@ -154,11 +154,15 @@ class Query:
 
 @dataclass(frozen=True)
 class IndexQuery:
-    """Items of one hash value of an index, in order of its range key, then of the table's key.
+    """Items of one hash value of an index, in order of its range key; equal ones in an order of the store's own.
+
+    Read eventually, as DynamoDB reads an index, and with the index's attributes only (``INDEX_ATTRIBUTES``).
 
     Attributes:
         index: ``byOwner``, ``byAudience`` or ``byDue``.
         value: the hash key's value.
+        limit: at most so many items.
+        forward: ascending when true.
         upto: only items whose range key is at most this (inclusive).
         after: the position of the last item that was seen, as ``position_of`` gives it; None starts at the beginning.
     """
@@ -173,7 +177,10 @@ class IndexQuery:
 
 @dataclass(frozen=True)
 class Page:
-    """Items, and whether more exist behind them."""
+    """Items, and whether more exist behind them.
+
+    Behind a ``Query`` that met its limit, ``more`` says only that there may be more; of an ``IndexQuery`` it is exact.
+    """
 
     items: list[Item] = field(default_factory=list)
     more: bool = False
@@ -184,6 +191,21 @@ INDEX_KEYS: Mapping[str, tuple[str, str]] = {
     "byAudience": ("audienceKey", "askedAt"),
     "byDue": ("due", "dueAt"),
 }
+
+"""The hash and the range key of each index. An item without both is not in it."""
+
+INDEX_ATTRIBUTES: Mapping[str, frozenset[str]] = {
+    "byOwner": frozenset({"format", "status", "turn", "messageCount", "createdAt", "deleteAfter_s"}),
+    "byAudience": frozenset({"format", "status", "askId", "expiresAt", "deleteAfter_s"}),
+    "byDue": frozenset({"format", "status", "askId", "expiresAt", "starts", "deleteAfter_s"}),
+}
+"""What an index keeps of an item beside the keys of both: ``template.yaml``'s projections, nothing from inside."""
+
+
+def index_item(index: str, item: Item) -> Item:
+    """The part of an item that an index keeps."""
+    kept = INDEX_ATTRIBUTES[index] | {*INDEX_KEYS[index], "pk", "sk"}
+    return {name: value for name, value in item.items() if name in kept}
 
 
 def position_of(index: str, item: Item) -> Item:
@@ -280,14 +302,14 @@ class ItemStore(Protocol):
         ...
 
     def write(self, writes: Sequence[Write]) -> list[Result]:
-        """Does the writes side by side, each with an outcome of its own."""
+        """Does the writes side by side, each with an outcome of its own; at most one of them touches an item."""
         ...
 
     def transact(self, writes: Sequence[Write | Check]) -> list[Result]:
-        """All or none. Every result is ``Applied``, or none is and those whose condition failed are ``Refused``.
+        """All or none: every result is ``Applied``, or every one is ``Refused``.
 
-        In a refused transaction the operations whose own condition held are ``Unavailable``-free ``Refused`` with the
-        marker item ``HELD``: they did not take place either.
+        In a refused transaction an operation whose condition failed brings what was there, as in ``write``. One whose
+        own condition held (or was not looked at) brings the marker ``HELD``: it did not take place either.
 
         Raises:
             StoreUnavailableError: the store did not answer in the time that is left.

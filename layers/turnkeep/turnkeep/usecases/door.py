@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from turnkeep.errors import IdentityNotVerifiedError, SessionNotFoundError
 from turnkeep.ledger.keys import ConversationKey
-from turnkeep.ledger.records import lenient_owner
+from turnkeep.ledger.parsing import lenient_owner
 
 if TYPE_CHECKING:
     from turnkeep.ledger.hydrate import Hydrated

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from turnkeep.errors import SessionNotFoundError
+from turnkeep.ledger.items import conversation_attributes
 from turnkeep.ledger.keys import CONVERSATION, due_shard, turn_of_sk
-from turnkeep.ledger.records import OPEN, Ask, ConversationRecord, Status, TurnRecord, conversation_attributes
+from turnkeep.ledger.records import OPEN, Ask, ConversationRecord, Status, TurnRecord
 from turnkeep.ledger.store import (
     AllOf,
     AnyOf,

@@ -15,8 +15,9 @@ from turnkeep.errors import ConversationExistsError, InvalidRequestError, StoreU
 from turnkeep.ids import check_conversation_id, mint_epoch
 from turnkeep.json_values import same_json
 from turnkeep.ledger import conditions
+from turnkeep.ledger.items import conversation_attributes, turn_item
 from turnkeep.ledger.keys import CONVERSATION, ConversationKey, due_shard
-from turnkeep.ledger.records import ConversationRecord, Status, TurnRecord, conversation_attributes, turn_item
+from turnkeep.ledger.records import ConversationRecord, Status, TurnRecord
 from turnkeep.ledger.store import AllOf, Applied, Delete, Equals, Item, Key, Put, Update, unwrap
 from turnkeep.usecases.as_envelope import envelope_of
 from turnkeep.usecases.as_turns import Place, Planned, conversation_in, plan_turns

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from turnkeep.errors import SessionOpNeedsIdentityError, UnreadableError
 from turnkeep.ledger.keys import ConversationKey, audience_key, owner_key
-from turnkeep.ledger.records import ConversationRecord, Status, TurnRecord, conversation_record, is_expired, turn_record
+from turnkeep.ledger.parsing import conversation_record, is_expired, turn_record
+from turnkeep.ledger.records import ConversationRecord, Status, TurnRecord
 from turnkeep.ledger.store import Get, IndexQuery, Item, position_of
 from turnkeep.usecases.asks import with_whole_asks
 

@@ -7,11 +7,10 @@ can know whether it acted.
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING
 
 from turnkeep.errors import CallInDoubtError, LostClaimError, MalformedStoredItemError, TurnOutOfTimeError
-from turnkeep.ledger.codec import pack_text, unpack_text
+from turnkeep.ledger.codec import pack_bytes, pack_text, size_of, unpack_text
 from turnkeep.ledger.keys import number
 from turnkeep.ledger.segments import PART_BYTES
 from turnkeep.ledger.store import (
@@ -93,10 +92,9 @@ class LedgerOnce:
         """
         record = self._record
         packed = pack_text(result_text)
-        data = packed if isinstance(packed, bytes) else packed.encode()
         remembered: Item = {"result": packed}
-        if len(data) > PART_BYTES:
-            parts = self._parts(key, data if isinstance(packed, bytes) else zlib.compress(data, 1))
+        if size_of(packed) > PART_BYTES:
+            parts = self._parts(key, pack_bytes(result_text))
             for answer in self._store.write([Put(part) for part in parts]):
                 unwrap(answer)
             remembered = {"parts": len(parts), "partsOf": record.run_id}

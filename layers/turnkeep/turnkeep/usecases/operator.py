@@ -19,7 +19,8 @@ from turnkeep.errors import (
 )
 from turnkeep.ids import turn_of_ask
 from turnkeep.ledger.keys import DUE_SHARDS, ConversationKey, turn_of_sk
-from turnkeep.ledger.records import Status, TurnRecord, is_expired, turn_record
+from turnkeep.ledger.parsing import is_expired, turn_record
+from turnkeep.ledger.records import Status, TurnRecord
 from turnkeep.ledger.store import Get, IndexQuery, Item, position_of
 from turnkeep.usecases.answer_ask import take_answer
 from turnkeep.usecases.asks import with_whole_ask

@@ -10,7 +10,7 @@ from turnkeep.agent.history import close_dangling
 from turnkeep.agent.port import Answered, Asked
 from turnkeep.decisions import pending_ask, question_of
 from turnkeep.errors import AgentContractError, TurnkeepError
-from turnkeep.ledger.codec import pack, to_text
+from turnkeep.ledger.codec import pack, size_of, to_text
 from turnkeep.ledger.records import CONVERSATION_V1, FLOWCHART_V1, Ask, ConversationRecord, Status, TurnRecord
 from turnkeep.messages import Message, shown_count
 from turnkeep.usecases.asks import START_ATTENTION_MS
@@ -26,7 +26,8 @@ INLINE_BYTES = 200_000
 """Messages of a turn above this go to segments, so that its record stays well under an item's limit."""
 
 INLINE_ASK_BYTES = 2_000
-"""An ask above this stays in the checkpoint, so that a pausing turn's record stays under 4 KB."""
+"""An ask above this stays in the checkpoint, and a user message above it moves to segments, so that a pausing turn's
+record stays under 4 KB."""
 
 EVIDENCE_BYTES = 16_000
 
@@ -121,7 +122,11 @@ def _asked(deps: Deps, begin: Begin, progress: Progress, agent: NamedAgent, outc
     if delete_after_s is not None and keep_s > delete_after_s:
         progress.outlive(keep_s)
         delete_after_s = keep_s
-    progress.write(progress.agreed)
+    user = record.user if record.user is not None and _packed_bytes(record.user) <= INLINE_ASK_BYTES else None
+    if user is None and record.user is not None:
+        progress.write_anew()
+    else:
+        progress.write(progress.agreed)
     # Where the record holds an abstract only, readers look for the whole in the checkpoint.
     checkpoint = outcome.checkpoint if ask.whole else {**outcome.checkpoint, "pauseData": outcome.pause_data}
     checkpoint_segment = progress.write_checkpoint(checkpoint)
@@ -133,6 +138,7 @@ def _asked(deps: Deps, begin: Begin, progress: Progress, agent: NamedAgent, outc
         outcome,
         status=Status.AWAITING,
         format=FLOWCHART_V1,
+        user=user,
         messages=(),
         segments=progress.segments,
         shown_count=shown_count(progress.agreed),
@@ -187,6 +193,8 @@ def failed(deps: Deps, begin: Begin, progress: Progress, facts: dict[str, Any]) 
     rest = progress.keep_inline(INLINE_BYTES)
     own = replace(begin.record, segments=progress.segments, messages=rest)
     after = closed(own, Status.FAILED, now_ms=now_ms, durable=progress.agreed, error=facts)
+    # It is this attempt that ends the turn; a new number is for whoever takes a turn from another.
+    after = replace(after, attempt=own.attempt, adopted=own.adopted, segments=own.segments)
     if begin.record.decision is None:
         return after
     return replace(after, answered_mark=answered_mark(begin.record, facts, now_ms))
@@ -226,8 +234,7 @@ def _outlives_execution(record: TurnRecord, ask: Ask) -> bool:
 
 
 def _packed_bytes(value: Any) -> int:
-    packed = pack(value, name="ask")
-    return len(packed if isinstance(packed, bytes) else packed.encode())
+    return size_of(pack(value, name="ask"))
 
 
 def _abstract(pause_data: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from turnkeep.errors import AgentContractError, TurnOutOfTimeError
-from turnkeep.ledger.codec import pack_text, to_text
+from turnkeep.ledger.codec import pack_text, size_of, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,6 +94,12 @@ class Progress:
             self._write_segments("messages", self._durable, new)
             self._durable = len(snapshot)
 
+    def write_anew(self) -> None:
+        """Writes everything that is agreed to segments, the user message included, for a record that is to be small."""
+        self._may_write()
+        self._write_segments("messages", 0, list(self.agreed))
+        self._durable = len(self.agreed)
+
     def keep_inline(self, limit_bytes: int) -> tuple[Message, ...]:
         """What of the agreed messages lies in no segment and goes into the turn's record.
 
@@ -142,5 +148,4 @@ def _fits(values: Sequence[Any], limit_bytes: int) -> bool:
     texts = [to_text(value, name="messages") for value in values]
     if sum(len(text.encode()) for text in texts) <= limit_bytes:
         return True
-    packed = [pack_text(text) for text in texts]
-    return sum(len(one if isinstance(one, bytes) else one.encode()) for one in packed) <= limit_bytes
+    return sum(size_of(pack_text(text)) for text in texts) <= limit_bytes

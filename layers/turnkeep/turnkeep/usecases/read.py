@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from turnkeep.errors import TurnNotFoundError
 from turnkeep.ledger.keys import TURN_HIGH, ConversationKey, turn_of_sk, turn_sk
-from turnkeep.ledger.records import ConversationRecord, Status, TurnRecord, is_expired, turn_record
+from turnkeep.ledger.parsing import is_expired, turn_record
+from turnkeep.ledger.records import ConversationRecord, Status, TurnRecord
 from turnkeep.ledger.store import Query
 from turnkeep.messages import is_shown
 from turnkeep.usecases.asks import load_output, start_execution, with_whole_ask

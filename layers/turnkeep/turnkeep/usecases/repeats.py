@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from turnkeep.errors import ConcurrentRunError, IdempotencyMismatchError, SessionNotFoundError
 from turnkeep.ledger.hydrate import load_segments
-from turnkeep.ledger.records import RequestRecord, Status, TurnRecord, turn_record
+from turnkeep.ledger.parsing import made_by, turn_record
+from turnkeep.ledger.records import RequestRecord, Status, TurnRecord
 from turnkeep.usecases.asks import load_output, start_execution, with_whole_ask
 from turnkeep.usecases.ending import ring
 from turnkeep.usecases.run_claimed import history_before, run_claimed
@@ -67,7 +68,7 @@ class Repeats:
             return None, None
         noted = found.request()
         for item in reversed(found.turn_items.values()):
-            if item.get("request") == mine.hashed and item.get("epoch") == found.epoch:
+            if made_by(item, mine.hashed):
                 turn = turn_record(item, self.key)
                 if self._key_lives(turn):
                     self._note_again(turn, noted)

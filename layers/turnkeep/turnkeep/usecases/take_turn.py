@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from turnkeep.errors import (
@@ -12,7 +13,7 @@ from turnkeep.errors import (
     SessionNotFoundError,
     StoreUnavailableError,
 )
-from turnkeep.ledger.codec import pack_text, to_text
+from turnkeep.ledger.codec import to_text
 from turnkeep.ledger.ledger import Contended
 from turnkeep.ledger.records import Status, TurnRecord
 from turnkeep.turns import normalize_host_turn
@@ -28,15 +29,13 @@ from turnkeep.usecases.waiting import LONGEST_MS, between_looks_ms
 
 if TYPE_CHECKING:
     from turnkeep.ledger.keys import ConversationKey
+    from turnkeep.messages import Message
     from turnkeep.usecases.deps import Caller, Deadline, Deps, Idempotency
 
 __all__ = ["Request", "run_claimed", "take_turn"]
 
 FLOOR_REACH = 1_000_000
 """How far a host's own counter may be ahead of the last turn."""
-
-LARGEST_MESSAGE_BYTES = 350_000
-"""The claim carries the message in one item of DynamoDB's, so there is a bound behind the stack's own."""
 
 QUEUE_ATTENTION_MS = 60_000
 """When a queued turn that nobody began is rung for again."""
@@ -82,14 +81,10 @@ def take_turn(
 
 
 def _refuse_large(deps: Deps, message: str) -> None:
-    text = to_text(message, name="message")
+    to_text(message, name="message")  # what is no Unicode is refused by name
     size_bytes, limit_bytes = len(message.encode()), deps.settings.max_message_bytes
     if size_bytes > limit_bytes:
         raise MessageTooLargeError(limit_bytes=limit_bytes, size_bytes=size_bytes)
-    if len(text.encode()) > LARGEST_MESSAGE_BYTES:
-        packed = pack_text(text)
-        if len(packed if isinstance(packed, bytes) else packed.encode()) > LARGEST_MESSAGE_BYTES:
-            raise MessageTooLargeError(limit_bytes=LARGEST_MESSAGE_BYTES, size_bytes=size_bytes)
 
 
 class _Taking:
@@ -173,7 +168,7 @@ class _Taking:
         history = None if self.request.respond_async else history_before(deps, state, record.turn)
         stale = state.stale_conversation()
         if stale is not None:
-            deps.ledger.heal(stale, state.conversation)
+            state = replace(state, conversation=deps.ledger.heal(stale, state.conversation))
         self.entry.count()
         try:
             claimed = deps.ledger.claim(
@@ -187,10 +182,13 @@ class _Taking:
         deps.probe("claimed")
         deps.note("claimed", {"turn": record.turn, "attempt": 1, "runId": record.run_id})
         if record.status is Status.QUEUED:
-            ring(deps, record)
-            return record
-        messages = [record.user] if record.user is not None else []
-        return run_claimed(deps, record, state, self.deadline, messages=messages, history=history)
+            ring(deps, claimed)
+            return claimed
+        return run_claimed(deps, claimed, state, self.deadline, messages=[self._message], history=history)
+
+    @property
+    def _message(self) -> Message:
+        return {"role": "user", "content": self.request.message}
 
     def _leave(self, record: TurnRecord) -> None:
         """The claim may have landed, and nobody runs it: the same request shall not have to wait its lease out."""
@@ -219,11 +217,10 @@ class _Taking:
             run_id=new_run_id(deps),
             lease_until_ms=0 if queued else lease_until_ms(deps, self.deadline),
             principal=self.caller.principal,
-            # Where a floor leaves a gap, a skipped record stands between.
-            previous=state.highest if number == state.highest + 1 else state.highest + 1,
+            previous=state.last.turn if state.last is not None else 0,
             started_at_ms=now_ms,
             base_count=state.base_count,
-            user={"role": "user", "content": self.request.message},
+            user=self._message,
             request=mine.hashed if mine is not None else None,
             digest=mine.digest if mine is not None else None,
             due_at_ms=now_ms + QUEUE_ATTENTION_MS if queued else None,
