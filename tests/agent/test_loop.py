@@ -378,9 +378,15 @@ def test_the_evidence_names_prompt_window_model_calls_and_tool_calls_by_referenc
     digest = hashlib.sha256(b"Be kind.").hexdigest()
     assert evidence["system"] == {"name": "desk-prompt", "sha256": digest, "characters": 8}
     assert evidence["agent"] == {"id": "desk", "version": "7"}
+    assert (evidence["question"], evidence["answer"]) == ("msg-3-0", "msg-3-3")
+    assert "adopted" not in evidence
     assert evidence["window"] == {
-        "turns": 2, "messages": 4, "firstTurn": 7, "lastTurn": 8, "leftOut": {"turns": 5, "messages": 11},
-    }  # fmt: skip
+        "turns": 2,
+        "messages": 4,
+        "firstTurn": 7,
+        "lastTurn": 8,
+        "leftOut": {"turns": 5, "messages": 11, "beforeTurn": 7},
+    }
     assert [(one["stopReason"], one["message"]) for one in evidence["modelCalls"]] == [
         ("tool_use", "msg-3-1"),
         ("end_turn", "msg-3-3"),
@@ -405,6 +411,18 @@ def test_evidence_stays_small_however_long_a_turn_gets_and_whatever_it_says(lett
     assert listed > 10
     assert listed + sum(evidence["notListed"].values()) == 110 + 12
     assert len(json.dumps(evidence, ensure_ascii=False).encode()) < 15_000
+
+
+def test_the_evidence_names_what_an_earlier_attempt_left() -> None:
+    before = [
+        {"role": "user", "content": "do it"},
+        {"role": "assistant", "content": "", "toolCalls": [{"id": "c-1", "name": "rain", "args": {"bed": "a"}}]},
+        {"role": "tool", "content": "wet", "toolCallId": "c-1", "toolName": "rain"},
+    ]
+    recorded = turn(messages=before, info=replace(INFO, attempt=2))
+    evidence = answered(Agent(provider=by_step("", "ok"), tools=[rain]).run(recorded.context)).evidence
+    assert evidence["adopted"] == {"firstMessage": "msg-3-1", "lastMessage": "msg-3-2"}
+    assert (evidence["question"], evidence["answer"]) == ("msg-3-0", "msg-3-3")
 
 
 def test_a_tool_that_an_earlier_attempt_may_have_run_is_marked() -> None:

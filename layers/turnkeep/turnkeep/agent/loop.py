@@ -25,11 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from turnkeep.agent.middleware import Middleware
+    from turnkeep.agent.port import Recall
     from turnkeep.agent.tools import Tool
+    from turnkeep.memory.keeping import MemoryWriter
     from turnkeep.messages import Message
 
 MAX_ITERATIONS = 12
 """Model calls in one turn, unless the agent says otherwise."""
+
+MAX_ENTRIES_NAMED = 50
+"""Memory entries that the evidence names; the newest where there are more."""
 
 MAX_RESULT_BYTES = 262_144
 """Of one tool result, unless the agent says otherwise; a larger one becomes an error that names both sizes."""
@@ -42,6 +47,7 @@ class Agent:
         agent_id: its name, or None; a conversation that one name recorded is not continued under another.
         agent_version: for the records, or None.
         durability: the mode for this conversation, or None for the stack's.
+        memory: writers of what answered turns leave behind.
     """
 
     def __init__(
@@ -59,6 +65,8 @@ class Agent:
         max_tokens: int | None = None,
         max_result_bytes: int = MAX_RESULT_BYTES,
         system_name: str = "system",
+        memory: Sequence[MemoryWriter] = (),
+        recall: Recall | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Puts an agent together.
@@ -77,6 +85,8 @@ class Agent:
             max_tokens: at most so many tokens in one of the model's replies; None leaves it to the provider.
             max_result_bytes: of one tool result.
             system_name: names the system prompt in the evidence.
+            memory: what is kept of answered turns: ``Beats()``, ``Snapshots()`` of ``turnkeep.memory.keeping``.
+            recall: what the model is shown of it, such as ``Story()``; where it fails the turn goes on without.
             clock: the machine's, unless a test moves its own.
 
         Raises:
@@ -92,6 +102,7 @@ class Agent:
         self._tools = {one.name: one for one in tools}
         self._max_iterations, self._max_tokens = max_iterations, max_tokens
         self._window = window or Window()
+        self.memory, self._recall = tuple(memory), recall
         self._clock = clock or SystemClock()
         self._runner = CallRunner(
             self._tools, tuple(middleware), system=system, clock=self._clock, max_result_bytes=max_result_bytes
@@ -160,7 +171,7 @@ class Agent:
         extra_system, messages = split_system(for_provider(kept.messages, state.messages))
         request = ModelRequest(
             messages=messages,
-            system="\n\n".join(part for part in (self._system, *extra_system) if part) or None,
+            system="\n\n".join(part for part in (self._system, state.recalled, *extra_system) if part) or None,
             tools=[one.spec for one in self._tools.values()],
             time_left_ms=context.time_left_ms(),
             max_tokens=self._max_tokens,
@@ -306,6 +317,8 @@ class Agent:
         return self._answered(state, text)
 
     def _answered(self, state: RunState, output: str) -> Answered:
+        if output:
+            state.trace.ends_with(len(state.messages) - 1)
         return Answered(
             output=output,
             messages=list(state.messages),
@@ -329,7 +342,24 @@ class Agent:
             "turns": kept.left_out_turns + context.left_out.get("turns", 0),
             "messages": kept.left_out_messages + context.left_out.get("messages", 0),
         }
+        if window["leftOut"]["turns"]:
+            # Which ones: all before the first that was shown, or before this turn where none was.
+            window["leftOut"]["beforeTurn"] = shown[0] if shown else context.info.turn
+        window |= self._remind(state, window["leftOut"])
         state.trace.note("window", window)
+
+    def _remind(self, state: RunState, left_out: dict[str, int]) -> dict[str, Any]:
+        """Asks memory; what the evidence says of it."""
+        if self._recall is None or state.context.memory is None:
+            return {}
+        try:
+            found = self._recall(state.context.memory(), str(state.messages[0]["content"]))
+        except Exception as error:  # memory is a help: a turn goes on without it, and says so
+            return {"recallFailed": type(error).__name__}
+        state.recalled = found.text
+        if found.left_out:
+            left_out["entries"] = found.left_out
+        return {"entries": list(found.entries)[-MAX_ENTRIES_NAMED:]} if found.entries else {}
 
     def _named(self) -> dict[str, str]:
         named = {"id": self.agent_id, "version": self.agent_version}

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from turnkeep.messages import Message  # noqa: TC001 - part of the port, imported from here
+
+if TYPE_CHECKING:
+    from turnkeep.memory.store import SearchableMemoryStore
 
 DurabilityMode = Literal["exit", "async", "sync"]
 
@@ -60,6 +63,19 @@ class OnceMemory(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class TurnMemory:
+    """What memory keeps of whom this turn belongs to.
+
+    Attributes:
+        store: the entries of everybody; use it with this identity.
+        identity: ``{"tenant"?, "principal"?, "conversationId"}``.
+    """
+
+    store: SearchableMemoryStore
+    identity: dict[str, str]
+
+
 @dataclass
 class TurnContext:
     """All that a run may use of turnkeep while it runs.
@@ -79,6 +95,7 @@ class TurnContext:
         left_out: what the window cut, for the evidence: ``{"turns": int, "messages": int}``.
         history_turns: which turns ``history`` holds, oldest first, as (turn, number of its messages in it), so that
             the evidence can name them; empty where that is not known.
+        memory: opens the memory of earlier turns; None where the stack offers none.
     """
 
     info: TurnInfo
@@ -91,6 +108,7 @@ class TurnContext:
     once: OnceMemory | None = None
     left_out: dict[str, int] = field(default_factory=dict)
     history_turns: Sequence[tuple[int, int]] = ()
+    memory: Callable[[], TurnMemory] | None = None
 
 
 @dataclass(frozen=True)
@@ -145,6 +163,9 @@ class HostedAgent(Protocol):
         agent_id: the name it gives itself, or None; stored with the conversation, which another name cannot continue.
         agent_version: a version for the records, or None.
         durability: the mode for this conversation, or None for the stack's.
+
+    An agent may also have an attribute ``memory``: writers (``turnkeep.memory.keeping.MemoryWriter``) of what its
+    answered turns leave behind.
     """
 
     agent_id: str | None
@@ -159,5 +180,23 @@ class HostedAgent(Protocol):
         """Goes on behind a pause with its decision. Runs no earlier tool again (CONTRACT.md 5.6, 17.5)."""
         ...
 
+
+@dataclass(frozen=True)
+class Recalled:
+    """What memory puts before a model.
+
+    Attributes:
+        text: goes to the model beside the system prompt; empty for nothing.
+        entries: ids of the entries that are in it.
+        left_out: how many entries were found and did not fit.
+    """
+
+    text: str = ""
+    entries: Sequence[str] = ()
+    left_out: int = 0
+
+
+Recall = Callable[[TurnMemory, str], Recalled]
+"""Looks up what memory knows; given the turn's memory and its message."""
 
 AgentFactory = Callable[[TurnInfo], HostedAgent]

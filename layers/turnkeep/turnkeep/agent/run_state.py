@@ -32,6 +32,7 @@ class RunState:
         usage: token counts, summed.
         trace: the evidence.
         rerun_possible: an earlier attempt of this turn may have run the calls that come now.
+        recalled: what memory puts beside the system prompt.
     """
 
     context: TurnContext
@@ -40,12 +41,14 @@ class RunState:
     trace: Trace
     usage: dict[str, int] = field(default_factory=dict)
     rerun_possible: bool = False
+    recalled: str = ""
 
     @classmethod
     def fresh(cls, context: TurnContext) -> RunState:
         """A run of the turn's message, or of what an earlier attempt left durable behind it."""
         messages = list(context.messages)
         trace = Trace(context.info.turn)
+        trace.adopted(1, len(messages))
         return cls(context, messages, _iteration_behind(messages), trace, rerun_possible=context.info.attempt > 1)
 
     @property

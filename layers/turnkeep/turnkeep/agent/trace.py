@@ -27,7 +27,7 @@ class Trace:
     def __init__(self, turn: int, kept: dict[str, Any] | None = None) -> None:
         """Starts empty, or goes on with what an earlier part of the turn collected."""
         self._turn = turn
-        self._data: dict[str, Any] = {"modelCalls": [], "toolCalls": []}
+        self._data: dict[str, Any] = {"question": self._reference(0), "modelCalls": [], "toolCalls": []}
         if kept is not None:
             self._data.update(kept)
             self._data["modelCalls"] = list(kept.get("modelCalls") or [])
@@ -42,6 +42,18 @@ class Trace:
         if text is not None:
             digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
             self._data["system"] = {**({"name": name} if name else {}), "sha256": digest, "characters": len(text)}
+
+    def adopted(self, start: int, end: int) -> None:
+        """Names the messages from ``start`` to ``end`` (not included) that an earlier attempt left, if there are any.
+
+        What led to them went with that attempt; they themselves are in the ledger.
+        """
+        if end > start:
+            self._data["adopted"] = {"firstMessage": self._reference(start), "lastMessage": self._reference(end - 1)}
+
+    def ends_with(self, index: int) -> None:
+        """Names the message that is the turn's answer."""
+        self._data["answer"] = self._reference(index)
 
     def model_call(
         self, *, iteration: int, usage: dict[str, int], stop_reason: str, duration_ms: int, index: int | None

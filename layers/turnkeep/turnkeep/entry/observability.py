@@ -42,6 +42,7 @@ LOGGED_FACTS: Final = {
     "requestId": "request_id",
     "lag_ms": "lag_ms",
     "again": "again",
+    "writer": "writer",
 }
 """The facts that a line may hold, by the name under which it holds them."""
 
@@ -62,6 +63,7 @@ COUNTED: Final = {
     "signal_failed": "SignalsFailed",
     "stop_failed": "StopsFailed",
     "event_failed": "EventsFailed",
+    "memory_failed": "MemoryWritesFailed",
     "reconcile_failed": "ReconcileFailures",
 }
 """Notes of the use cases that are metrics. Any other note is counted in the line only."""

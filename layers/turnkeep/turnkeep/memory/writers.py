@@ -103,6 +103,24 @@ def write_messages(
     return _stored(store, scope, entries)
 
 
+def beat_entries(
+    scope: TurnScope, *, now_ms: int, extract: BeatExtractor = default_beats, keeping: Keeping = KEEP
+) -> list[Entry]:
+    """The turn's beats as entries ``beat-{turn}-{index}`` (index over beats).
+
+    Args:
+        scope: the turn.
+        now_ms: the entries' times.
+        extract: makes the beats; not asked for a turn without messages. What it raises passes through.
+        keeping: how long, and in which tier.
+    """
+    beats: Iterable[Mapping[str, Any]] = extract(scope.turn, scope.messages) if scope.messages else ()
+    return [
+        _entry(scope, beat_id(scope.turn, index), checked_beat(beat), now_ms=now_ms, keeping=keeping)
+        for index, beat in enumerate(beats)
+    ]
+
+
 def write_beats(
     store: MemoryStore,
     scope: TurnScope,
@@ -111,22 +129,42 @@ def write_beats(
     clock: Clock | None = None,
     keeping: Keeping = KEEP,
 ) -> list[Entry]:
-    """Stores the turn's beats as ``beat-{turn}-{index}`` (index over beats) and returns their entries.
+    """Stores the turn's beats and returns their entries; see ``beat_entries``."""
+    return _stored(store, scope, beat_entries(scope, now_ms=_now_ms(clock), extract=extract, keeping=keeping))
+
+
+def snapshot_entry(
+    scope: TurnScope,
+    *,
+    now_ms: int,
+    embed: Embed | None = None,
+    embedder_id: str = UNKNOWN_EMBEDDER,
+    evidence: Mapping[str, Any] | None = None,
+    keeping: Keeping = KEEP,
+) -> Entry | None:
+    """The turn's snapshot as the entry ``snap-{turn}``; None where the turn asked nothing.
 
     Args:
-        store: where.
-        scope: the turn.
-        extract: makes the beats; not asked for a turn without messages. What it raises passes through.
-        clock: gives the entries' times.
+        scope: the turn (see ``snapshots.snapshot_turn`` where nobody resolved it).
+        now_ms: the entry's times.
+        embed: embeds the question; without it the snapshot cannot be found by ``search``. What it raises passes
+            through.
+        embedder_id: the name under which vectors of this embedder may be compared.
+        evidence: see ``snapshots.snapshot_value``.
         keeping: how long, and in which tier.
     """
-    beats: Iterable[Mapping[str, Any]] = extract(scope.turn, scope.messages) if scope.messages else ()
-    now_ms = _now_ms(clock)
-    entries = [
-        _entry(scope, beat_id(scope.turn, index), checked_beat(beat), now_ms=now_ms, keeping=keeping)
-        for index, beat in enumerate(beats)
-    ]
-    return _stored(store, scope, entries)
+    value = snapshot_value(scope.messages, evidence)
+    if value is None:
+        return None
+    return _entry(
+        scope,
+        snapshot_id(scope.turn),
+        value,
+        now_ms=now_ms,
+        keeping=keeping,
+        embedding=None if embed is None else embed(value["query"]),
+        embedding_model=None if embed is None else embedder_id,
+    )
 
 
 def write_snapshot(
@@ -139,30 +177,12 @@ def write_snapshot(
     clock: Clock | None = None,
     keeping: Keeping = KEEP,
 ) -> Entry | None:
-    """Stores ``snap-{turn}`` and returns it; None, and nothing stored, where the turn asked nothing.
-
-    Args:
-        store: where.
-        scope: the turn (see ``snapshots.snapshot_turn`` where nobody resolved it).
-        embed: embeds the question; without it the snapshot cannot be found by ``search``.
-        embedder_id: the name under which vectors of this embedder may be compared.
-        evidence: see ``snapshots.snapshot_value``.
-        clock: gives the entry's times.
-        keeping: how long, and in which tier.
-    """
-    value = snapshot_value(scope.messages, evidence)
-    if value is None:
-        return None
-    entry = _entry(
-        scope,
-        snapshot_id(scope.turn),
-        value,
-        now_ms=_now_ms(clock),
-        keeping=keeping,
-        embedding=None if embed is None else embed(value["query"]),
-        embedding_model=None if embed is None else embedder_id,
+    """Stores the turn's snapshot and returns it; None, and nothing stored, where there is none: ``snapshot_entry``."""
+    entry = snapshot_entry(
+        scope, now_ms=_now_ms(clock), embed=embed, embedder_id=embedder_id, evidence=evidence, keeping=keeping
     )
-    store.put(scope.identity, entry)
+    if entry is not None:
+        store.put(scope.identity, entry)
     return entry
 
 

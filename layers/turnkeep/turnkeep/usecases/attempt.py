@@ -11,7 +11,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from turnkeep.agent.port import HostedAgent, Outcome, TurnContext, TurnInfo
+from turnkeep.agent.port import HostedAgent, Outcome, TurnContext, TurnInfo, TurnMemory
 from turnkeep.agent.provider import ModelTimeoutError
 from turnkeep.durability import DurableWriter
 from turnkeep.errors import (
@@ -33,6 +33,7 @@ from turnkeep.usecases.progress import Progress, Snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from turnkeep.memory.keeping import MemoryWriter
     from turnkeep.messages import Message
     from turnkeep.usecases.deps import Deadline, Deps
 
@@ -51,6 +52,7 @@ class Attempt:
         self._deps, self._begin, self._deadline = deps, begin, deadline
         self._left_behind = threading.Event()
         self._agent = NamedAgent()
+        self._memory_writers: tuple[MemoryWriter, ...] = ()
         lease_ms = max(0, begin.record.lease_until_ms - deps.clock.now_ms())
         # By the monotonic clock: no adjustment of the wall clock makes a lease longer.
         self._lease_ends = deps.clock.monotonic_ms() + lease_ms
@@ -102,6 +104,7 @@ class Attempt:
             self._fail(error)
         self._commit(after)
         self._tell(after)
+        self._remember(after)
         return self._with_output(after)
 
     # --- the agent ------------------------------------------------------------------------------------------
@@ -109,6 +112,7 @@ class Attempt:
     def _outcome(self) -> Outcome:
         agent = self._in_time(self._build)
         self._refuse_other_agent(agent)
+        self._memory_writers = tuple(getattr(agent, "memory", None) or ())
         mode = agent.durability or self._deps.settings.durability
         writer: DurableWriter[Snapshot] = DurableWriter(mode, self._write, time_left_ms=self._settle_left_ms)
         try:
@@ -206,7 +210,13 @@ class Attempt:
             once=LedgerOnce(self._deps, self._begin.record, check=self._check),
             left_out=self._begin.left_out,
             history_turns=self._begin.history_turns,
+            memory=self._open_memory,
         )
+
+    def _open_memory(self) -> TurnMemory:
+        from turnkeep.usecases.remembering import memory_of
+
+        return memory_of(self._deps, self._begin.record)
 
     def _check(self) -> None:
         """Before every call: this attempt still holds its lease, and there is time."""
@@ -251,6 +261,13 @@ class Attempt:
         self._deps.events.tell("ask.opened", after)
         if after.execution_ask is None:
             start_execution(self._deps, after)
+
+    def _remember(self, after: TurnRecord) -> None:
+        """What the agent wants kept in memory of its answer; the time that is left before the reply bounds it."""
+        if self._memory_writers:
+            from turnkeep.usecases.remembering import remember
+
+            remember(self._deps, self._memory_writers, after, self._progress.agreed, left_ms=self._run_left_ms())
 
     def _with_output(self, after: TurnRecord) -> TurnRecord:
         """The record with its answer in it, where that went to a segment."""
