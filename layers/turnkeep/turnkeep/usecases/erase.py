@@ -43,6 +43,9 @@ LONGEST_LEASE_MS = 900_000 + LEASE_RESERVE_MS
 STEP_ITEMS = 100
 STEP_ATTENTION_MS = 60_000
 RESERVE_MS = 3_000
+IMPORTING = "importing"
+"""The attribute of a mark behind which an import is being written: whose; an erasure takes it, and the import too."""
+
 FIRST, LAST = "!", "~"
 """Sort before and behind every sort key of the ledger."""
 
@@ -114,7 +117,7 @@ def _mark(deps: Deps, found: Hydrated, condition: Condition | None) -> bool:
         set={"erasing": now_ms, "due": due_shard(key.pk), "dueAt": now_ms + STEP_ATTENTION_MS},
         set_if_absent=conversation_attributes(empty),
         # No listing shows it any more, and the TTL must not take the mark before the second pass does.
-        remove=("ownerKey", "deleteAfter_s"),
+        remove=("ownerKey", "deleteAfter_s", IMPORTING),
         condition=condition,
     )
     answer = unwrap(deps.ledger.store.write([mark])[0])

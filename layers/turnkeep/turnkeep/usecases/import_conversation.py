@@ -18,11 +18,11 @@ from turnkeep.ledger import conditions
 from turnkeep.ledger.items import conversation_attributes, turn_item
 from turnkeep.ledger.keys import CONVERSATION, ConversationKey, due_shard
 from turnkeep.ledger.records import ConversationRecord, Status, TurnRecord
-from turnkeep.ledger.store import AllOf, Applied, Delete, Equals, Item, Key, Put, Update, unwrap
+from turnkeep.ledger.store import Applied, Condition, Delete, Equals, Item, Key, Put, Update, Value, unwrap
 from turnkeep.usecases.as_envelope import envelope_of
 from turnkeep.usecases.as_turns import Place, Planned, conversation_in, plan_turns
 from turnkeep.usecases.asks import START_ATTENTION_MS, start_execution
-from turnkeep.usecases.erase import LONGEST_LEASE_MS
+from turnkeep.usecases.erase import IMPORTING, LONGEST_LEASE_MS
 from turnkeep.usecases.state import delete_after_s
 
 if TYPE_CHECKING:
@@ -131,13 +131,13 @@ class _Writing:
     def __init__(self, deps: Deps, place: Place) -> None:
         self._deps, self._store, self._place = deps, deps.ledger.store, place
         self._place_key: Key = (place.key.pk, CONVERSATION)
-        self._stamp = place.now_ms
+        self._token = deps.random_id(12)
         self._renewed_at = deps.clock.monotonic_ms()
         self._written: list[Key] = []
 
     def write(self, planned: list[Planned], shown: ConversationRecord) -> None:
-        self._mark()
         try:
+            self._mark()
             self._deps.probe("import marked")
             for batch in _batches(planned):
                 self._renew()
@@ -150,38 +150,37 @@ class _Writing:
             raise
 
     def _mark(self) -> None:
+        now_ms = self._place.now_ms
         empty = ConversationRecord(
-            key=self._place.key, epoch=self._place.epoch, created_at_ms=self._stamp, saved_at_ms=self._stamp
+            key=self._place.key, epoch=self._place.epoch, created_at_ms=now_ms, saved_at_ms=now_ms
         )
         item: Item = {
             "pk": self._place.key.pk,
             "sk": CONVERSATION,
             **conversation_attributes(empty),
-            "erasing": self._stamp,
+            **_erasing_since(now_ms),
+            IMPORTING: self._token,
             "due": due_shard(self._place.key.pk),
-            "dueAt": self._stamp + LONGEST_LEASE_MS,
         }
-        answer = unwrap(self._store.write([Put(item, conditions.free(self._stamp))])[0])
+        answer = unwrap(self._store.write([Put(item, conditions.free(now_ms))])[0])
         if not isinstance(answer, Applied) and (answer.item or {}).get("epoch") != self._place.epoch:
             raise ConversationExistsError(self._place.key.conversation_id, is_going="erasing" in (answer.item or {}))
 
-    def _mine(self) -> AllOf:
-        return AllOf((Equals("epoch", self._place.epoch), Equals("erasing", self._stamp)))
+    def _mine(self) -> Condition:
+        """The mark is this import's still: nobody has begun to erase what it writes."""
+        return Equals(IMPORTING, self._token)
 
     def _renew(self) -> None:
         """Keeps whoever erases away: the mark's age is what they go by."""
         if self._deps.clock.monotonic_ms() - self._renewed_at < RENEW_MS:
             return
-        stamp = self._deps.clock.now_ms()
-        change = Update(
-            self._place_key, set={"erasing": stamp, "dueAt": stamp + LONGEST_LEASE_MS}, condition=self._mine()
-        )
-        self._must(change)
-        self._stamp, self._renewed_at = stamp, self._deps.clock.monotonic_ms()
+        marked = _erasing_since(self._deps.clock.now_ms())
+        self._must(Update(self._place_key, set=marked, condition=self._mine()))
+        self._renewed_at = self._deps.clock.monotonic_ms()
 
     def _put(self, items: list[Item]) -> None:
         """Puts items where nothing of another life is in the way."""
-        puts = [Put(item, conditions.free(self._stamp)) for item in items]
+        puts = [Put(item, conditions.free(self._place.now_ms)) for item in items]
         self._written += [(str(item["pk"]), str(item["sk"])) for item in items]
         for result in self._store.write(puts) if puts else []:
             answer = unwrap(result)
@@ -193,7 +192,7 @@ class _Writing:
         change = Update(
             self._place_key,
             set=conversation_attributes(shown),
-            remove=("erasing", "due", "dueAt"),
+            remove=("erasing", IMPORTING, "due", "dueAt"),
             condition=self._mine(),
         )
         self._must(change)
@@ -203,24 +202,32 @@ class _Writing:
         if isinstance(answer, Applied):
             return
         item = answer.item or {}
-        if item.get("epoch") == self._place.epoch and item.get("erasing") in (None, change.set.get("erasing")):
+        if item.get("epoch") == self._place.epoch and "erasing" not in item:
             return  # the store was told twice, and the first time had landed
         raise ConversationExistsError(self._place.key.conversation_id, is_going=True)
 
     def _take_back(self) -> None:
         """Deletes what was written, mark last; what fails here ``reconcile`` does, as for an erasure.
 
-        Only behind a new stamp: where the last write landed and its answer was lost, the conversation is there.
+        Only under a new token: where the last write landed and its answer was lost, the conversation is there.
         """
-        again = Update(self._place_key, set={"erasing": self._stamp + 1}, condition=self._mine())
+        token = self._deps.random_id(12)
+        again = Update(self._place_key, set={IMPORTING: token}, condition=self._mine())
         try:
             if not isinstance(self._store.write([again])[0], Applied):
                 return
-            self._stamp += 1
-            self._store.delete(self._written)
+            self._token = token
+            # Only what is this import's: another's turn may lie where it could not put its own.
+            own = Equals("epoch", self._place.epoch)
+            for result in self._store.write([Delete(key, own) for key in self._written]):
+                unwrap(result)
             self._store.write([Delete(self._place_key, self._mine())])
         except StoreUnavailableError as error:
             self._deps.note("import_left", {"cause": type(error).__name__})
+
+
+def _erasing_since(now_ms: int) -> dict[str, Value]:
+    return {"erasing": now_ms, "dueAt": now_ms + LONGEST_LEASE_MS}
 
 
 def _attended(record: TurnRecord) -> TurnRecord:
