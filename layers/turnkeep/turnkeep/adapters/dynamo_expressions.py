@@ -92,6 +92,7 @@ class Expressions:
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
         self.values: dict[str, Any] = {}
+        self._placeholders: dict[tuple[type, Value], str] = {}
         self.condition = ""
         self.update = ""
 
@@ -102,13 +103,13 @@ class Expressions:
         return self.names.setdefault(attribute, f"#{len(self.names)}")
 
     def value(self, value: Value) -> str:
-        """How an expression says a value."""
-        placeholder = f":{len(self.values)}"
+        """How an expression says a value; one that comes twice is sent once."""
+        placeholder = self._placeholders.setdefault((type(value), value), f":{len(self.values)}")
         self.values[placeholder] = _attribute(value)
         return placeholder
 
-    def compile(self, condition: Condition) -> str:
-        """A condition as an expression."""
+    def compile(self, condition: Condition, *, inside_and: bool = False) -> str:
+        """A condition as an expression. DynamoDB binds AND tighter than OR, and refuses parentheses that it can spare."""
         match condition:
             case Missing(attribute):
                 return f"attribute_not_exists({self.name(attribute)})"
@@ -119,15 +120,18 @@ class Expressions:
             case Differs(attribute, value):
                 # A missing attribute differs from everything in DynamoDB's <>, and is no match here.
                 name = self.name(attribute)
-                return f"(attribute_exists({name}) AND {name}<>{self.value(value)})"
+                return f"attribute_exists({name}) AND {name}<>{self.value(value)}"
             case AtMost(attribute, value):
                 return f"{self.name(attribute)}<={self.value(value)}"
             case LessThan(attribute, value):
                 return f"{self.name(attribute)}<{self.value(value)}"
+            case AllOf((one,)) | AnyOf((one,)):
+                return self.compile(one, inside_and=inside_and)
             case AllOf(conditions):
-                return "(" + " AND ".join(self.compile(one) for one in conditions) + ")"
+                return " AND ".join(self.compile(one, inside_and=True) for one in conditions)
             case AnyOf(conditions):
-                return "(" + " OR ".join(self.compile(one) for one in conditions) + ")"
+                either = " OR ".join(self.compile(one) for one in conditions)
+                return f"({either})" if inside_and else either
 
     def change(self, update: Update) -> None:
         """Takes an update's changes as the update expression."""

@@ -72,14 +72,14 @@ class LessThan:
 
 @dataclass(frozen=True)
 class AllOf:
-    """Every one holds."""
+    """Every one of them holds; there is at least one."""
 
     conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
 class AnyOf:
-    """At least one holds."""
+    """At least one of them holds; there is at least one."""
 
     conditions: tuple[Condition, ...]
 
