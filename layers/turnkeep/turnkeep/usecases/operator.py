@@ -6,7 +6,7 @@ theirs: ``operator:NAME``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from turnkeep.decisions import question_of
@@ -24,6 +24,7 @@ from turnkeep.ledger.records import Status, TurnRecord
 from turnkeep.ledger.store import Get, IndexQuery, Item, position_of
 from turnkeep.usecases.answer_ask import take_answer
 from turnkeep.usecases.asks import with_whole_ask
+from turnkeep.usecases.evidence import evidence_of
 from turnkeep.usecases.state import State
 from turnkeep.usecases.withdraw import close_withdrawn
 
@@ -172,4 +173,4 @@ def turn_as_operator(deps: Deps, key: ConversationKey, turn: int) -> TurnRecord:
     record = found.wanted()
     if record is None or record.status is Status.SKIPPED:
         raise TurnNotFoundError
-    return record
+    return replace(record, evidence=evidence_of(deps, record))

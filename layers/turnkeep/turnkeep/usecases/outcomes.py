@@ -10,11 +10,12 @@ from turnkeep.agent.history import close_dangling
 from turnkeep.agent.port import Answered, Asked
 from turnkeep.decisions import pending_ask, question_of
 from turnkeep.errors import AgentContractError, TurnkeepError
-from turnkeep.ledger.codec import pack, size_of, to_text
+from turnkeep.ledger.codec import pack, size_of
 from turnkeep.ledger.records import CONVERSATION_V1, FLOWCHART_V1, Ask, ConversationRecord, Status, TurnRecord
 from turnkeep.messages import Message, shown_count
 from turnkeep.usecases.asks import START_ATTENTION_MS
 from turnkeep.usecases.closing import answered_mark, closed, past
+from turnkeep.usecases.evidence import kept_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +29,6 @@ INLINE_BYTES = 200_000
 INLINE_ASK_BYTES = 2_000
 """An ask above this stays in the checkpoint, and a user message above it moves to segments, so that a pausing turn's
 record stays under 4 KB."""
-
-EVIDENCE_BYTES = 16_000
 
 EXECUTION_LIFE_MS = 364 * 86_400_000
 """An execution lives a year at most; an ask that would outlast its turn's gets one of its own."""
@@ -170,15 +169,12 @@ def _new_ask(deps: Deps, record: TurnRecord, outcome: Asked) -> Ask:
 
 
 def _after(deps: Deps, begin: Begin, agent: NamedAgent, outcome: Answered | Asked, **facts: Any) -> TurnRecord:
-    evidence = dict(outcome.evidence)
-    if len(to_text(evidence, name="evidence").encode()) > EVIDENCE_BYTES:
-        evidence = {"cut": "the evidence was over its bound and is not kept"}
     return replace(
         begin.record,
         lease_until_ms=0,
         saved_at_ms=deps.clock.now_ms(),
         usage=dict(outcome.usage),
-        evidence=evidence,
+        evidence=kept_evidence(outcome.evidence, pausing=isinstance(outcome, Asked)),
         iteration=outcome.iteration,
         task_token=None,
         agent_id=agent.agent_id,

@@ -14,6 +14,7 @@ from turnkeep.messages import is_shown
 from turnkeep.usecases.asks import load_output, start_execution, with_whole_ask
 from turnkeep.usecases.closing import contribution
 from turnkeep.usecases.door import require_own, verify
+from turnkeep.usecases.evidence import evidence_of
 from turnkeep.usecases.state import State
 
 if TYPE_CHECKING:
@@ -188,5 +189,5 @@ def read_evidence(deps: Deps, caller: Caller, key: ConversationKey, turn: int) -
         "status": record.status.value,
         "runId": record.run_id,
         "agent": {name: value for name, value in (("id", record.agent_id), ("version", record.agent_version)) if value},
-        "evidence": record.evidence,
+        "evidence": evidence_of(deps, record),
     }
