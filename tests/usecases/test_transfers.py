@@ -9,6 +9,7 @@ import pytest
 
 import refund_desk
 from tests.usecases.envelopes import envelope, fixture, paused_envelope, said, user
+from tests.usecases.stores import Died, Dying, Losing
 from tests.usecases.workshop import ALICE, Gate, Workshop, doing, saying
 from turnkeep.envelope import conversation_of, read_paused_run
 from turnkeep.errors import (
@@ -21,7 +22,6 @@ from turnkeep.errors import (
 from turnkeep.json_values import same_json
 from turnkeep.ledger.keys import ConversationKey
 from turnkeep.ledger.records import Status
-from turnkeep.ledger.store import Unavailable
 from turnkeep.usecases.answer_ask import answer_ask
 from turnkeep.usecases.deps import Caller, FixedDeadline
 from turnkeep.usecases.export_conversation import export_conversation
@@ -31,9 +31,6 @@ from turnkeep.usecases.resume_turn import fail_resume, resume_turn
 from turnkeep.usecases.withdraw import withdraw_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from turnkeep.ledger.memory import MemoryItemStore
     from turnkeep.ledger.records import TurnRecord
     from turnkeep.usecases.deps import Deps
 
@@ -188,10 +185,6 @@ def test_an_open_pause_is_no_conversation_to_go_on_from() -> None:
 # --- an import that dies, or meets somebody -----------------------------------------------------------------
 
 
-class Died(BaseException):
-    """The process is gone."""
-
-
 @dataclass
 class Watched(Gate):
     stopped: list[int] = field(default_factory=list)
@@ -218,7 +211,7 @@ def test_an_import_that_dies_at_any_call_leaves_all_of_it_or_nothing_in_the_end(
     value = VALUES[name]
     for nth in range(1, _calls(value) + 1):
         shop = Workshop(gate=Watched())
-        store = _Dying(shop.memory, nth, landed=landed)
+        store = Dying(shop.memory, nth, landed=landed)
         with pytest.raises(Died):
             import_conversation(shop.deps(store=store), value)
         found = shop.deps().ledger.hydrate(KEY)
@@ -242,7 +235,7 @@ def test_an_import_that_loses_the_store_at_any_call_may_be_tried_again_at_once(n
     for nth in range(1, _calls(value) + 1):
         shop = Workshop()
         with pytest.raises(StoreUnavailableError):
-            import_conversation(shop.deps(store=_Losing(shop.memory, nth, landed=landed)), value)
+            import_conversation(shop.deps(store=Losing(shop.memory, nth, landed=landed)), value)
         import_conversation(shop.deps(), value)
         assert same_json(export_conversation(shop.deps(), KEY), value), f"call {nth}"
 
@@ -336,45 +329,3 @@ def _put(item: Any) -> Any:
     from turnkeep.ledger.store import Put
 
     return Put(item)
-
-
-class _Dying:
-    """A store whose n-th call is the process's last."""
-
-    def __init__(self, store: MemoryItemStore, nth: int, *, landed: bool) -> None:
-        self._store, self._left, self._landed = store, nth, landed
-
-    def _call(self, name: str, what: Sequence[Any]) -> Any:
-        self._left -= 1
-        if self._left < 0 or (self._left == 0 and not self._landed):
-            raise Died
-        result = getattr(self._store, name)(what)
-        if self._left == 0:
-            raise Died
-        return result
-
-    def read(self, reads: Sequence[Any]) -> Any:
-        return self._call("read", reads)
-
-    def write(self, writes: Sequence[Any]) -> Any:
-        return self._call("write", writes)
-
-    def transact(self, writes: Sequence[Any]) -> Any:
-        return self._call("transact", writes)
-
-    def delete(self, keys: Sequence[Any]) -> Any:
-        return self._call("delete", keys)
-
-
-class _Losing(_Dying):
-    """A store whose n-th call is not answered; it may have landed all the same."""
-
-    def _call(self, name: str, what: Sequence[Any]) -> Any:
-        self._left -= 1
-        if self._left != 0:
-            return getattr(self._store, name)(what)
-        if self._landed:
-            getattr(self._store, name)(what)
-        if name == "write":
-            return [Unavailable(StoreUnavailableError()) for _ in what]
-        raise StoreUnavailableError
