@@ -33,6 +33,9 @@ record stays under 4 KB."""
 EXECUTION_LIFE_MS = 364 * 86_400_000
 """An execution lives a year at most; an ask that would outlast its turn's gets one of its own."""
 
+BEFORE_ANYTHING_RAN = frozenset({"ERR_CONVERSATION_MISMATCH", "ERR_DECISION_REQUIRED", "ERR_STALE_DECISION"})
+"""Codes of an agent's refusals to resume at all: the decision was not used, so it leaves no mark (CONTRACT.md 17.1)."""
+
 _AUDIENCE = re.compile(r"owner|role:[A-Za-z0-9._-]+")
 
 
@@ -191,7 +194,7 @@ def failed(deps: Deps, begin: Begin, progress: Progress, facts: dict[str, Any]) 
     after = closed(own, Status.FAILED, now_ms=now_ms, durable=progress.agreed, error=facts)
     # It is this attempt that ends the turn; a new number is for whoever takes a turn from another.
     after = replace(after, attempt=own.attempt, adopted=own.adopted, segments=own.segments)
-    if begin.record.decision is None:
+    if begin.record.decision is None or facts["code"] in BEFORE_ANYTHING_RAN:
         return after
     return replace(after, answered_mark=answered_mark(begin.record, facts, now_ms))
 
