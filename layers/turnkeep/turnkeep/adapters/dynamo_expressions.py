@@ -109,7 +109,22 @@ class Expressions:
         return placeholder
 
     def compile(self, condition: Condition, *, inside_and: bool = False) -> str:
-        """A condition as an expression. DynamoDB binds AND tighter than OR, and refuses parentheses that it can spare."""
+        """A condition as an expression.
+
+        DynamoDB binds AND tighter than OR, and refuses parentheses that it can spare.
+        """
+        match condition:
+            case AllOf((one,)) | AnyOf((one,)):
+                return self.compile(one, inside_and=inside_and)
+            case AllOf(conditions):
+                return " AND ".join(self.compile(one, inside_and=True) for one in conditions)
+            case AnyOf(conditions):
+                either = " OR ".join(self.compile(one) for one in conditions)
+                return f"({either})" if inside_and else either
+            case _:
+                return self._compare(condition)
+
+    def _compare(self, condition: Missing | Present | Equals | Differs | AtMost | LessThan) -> str:
         match condition:
             case Missing(attribute):
                 return f"attribute_not_exists({self.name(attribute)})"
@@ -125,13 +140,6 @@ class Expressions:
                 return f"{self.name(attribute)}<={self.value(value)}"
             case LessThan(attribute, value):
                 return f"{self.name(attribute)}<{self.value(value)}"
-            case AllOf((one,)) | AnyOf((one,)):
-                return self.compile(one, inside_and=inside_and)
-            case AllOf(conditions):
-                return " AND ".join(self.compile(one, inside_and=True) for one in conditions)
-            case AnyOf(conditions):
-                either = " OR ".join(self.compile(one) for one in conditions)
-                return f"({either})" if inside_and else either
 
     def change(self, update: Update) -> None:
         """Takes an update's changes as the update expression."""
