@@ -23,6 +23,7 @@ SAM_VENV ?= .venv-sam
 SAM := $(SAM_VENV)/bin/sam
 WORKERS ?= auto
 ARGS ?=
+FUZZ_S ?= 60
 PORT ?= 3000
 AWS_PORT ?= 5000
 export PORT AWS_PORT
@@ -32,7 +33,8 @@ export TURNKEEP_PIP := $(CURDIR)/$(BIN)/python -m pip
 
 TYPED := layers/turnkeep/turnkeep layers/agent functions local tools
 
-.PHONY: help setup setup-run setup-sam run test demo token lint format types imports template build check openapi lock clean
+.PHONY: help setup setup-run setup-sam run test demo token lint format types imports template build api check openapi \
+  lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,7 +92,11 @@ build: setup setup-sam  ## sam build: what `sam deploy` uploads
 	@$(SAM) build
 	@$(BIN)/python tools/check_build.py
 
-check: lint types imports template build test  ## everything that CI runs
+api: setup  ## the API keeps to docs/openapi.json, and that file to the code (FUZZ_S=60)
+	@PYTHONPATH=layers/turnkeep:layers/agent $(BIN)/python -m tools.openapi --check
+	@PYTHONPATH=layers/turnkeep:layers/agent $(BIN)/python -m tools.fuzz_api --seconds $(FUZZ_S)
+
+check: lint types imports template build api test  ## everything that CI runs
 
 # --- make files -----------------------------------------------------------------------------------------------------
 

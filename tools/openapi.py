@@ -9,18 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import models_json_schema
 
 from tools import openapi_models as m
+from tools.openapi_operations import LINKS, OPERATIONS, Operation, Said, refusals_of
 from turnkeep import __version__
-from turnkeep import errors as e
 from turnkeep.entry.http.answer_routes import answer_routes
-from turnkeep.entry.http.errors import REFUSALS, InternalError, Refusal
-from turnkeep.entry.http.models import AnswerRequest, ConversationRequest, TurnRequest
 from turnkeep.entry.http.prefer import MAX_KEY_CHARACTERS, MAX_WAIT_S
 from turnkeep.entry.http.read_routes import read_routes
 from turnkeep.entry.http.request import DEFAULT_LIMIT, MAX_LIMIT
@@ -30,12 +27,22 @@ from turnkeep.ids import PATH_RULE
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from turnkeep.entry.http.errors import Refusal
     from turnkeep.entry.http.resolver import Route
 
 FILE = Path(__file__).parents[1] / "docs" / "openapi.json"
 REF = "#/components/schemas/{model}"
-GATEWAY_STATUSES = {401, 500, 503, 504}
-"""Where API Gateway may answer by itself: no valid token, a function that died, nobody there, too late."""
+GATEWAY_STATUSES = {
+    401: "no valid token",
+    404: "no such route, as where an id holds a slash",
+    413: "over 10 MB",
+    429: "too many requests at once",
+    500: "the function died",
+    503: "the function was not there, or not in time",
+    504: "not in time",
+}
+"""Where API Gateway may answer by itself, and why."""
+ON_EVERY_ROUTE = (429, 503)
 
 DESCRIPTION = """\
 turnkeep keeps an agent's conversation when every turn of it is run by a fresh agent.
@@ -54,182 +61,6 @@ seconds for its end.
 
 All times are integer milliseconds since the Unix epoch. Fields of a request that are not named here are ignored. A
 reply may gain fields; a `code` never changes its meaning."""
-
-COMMON = (e.InvalidRequestError, e.IdentityNotVerifiedError, InternalError, e.StoreUnavailableError)
-FOUND = (e.SessionNotFoundError,)
-READ = (e.UnreadableEnvelopeError, e.UnknownStoredFormatError, e.MalformedStoredItemError)
-RUN = (
-    e.ConcurrentRunError,
-    e.AwaitingDecisionError,
-    e.ConversationMismatchError,
-    e.MessageTooLargeError,
-    e.IdempotencyMismatchError,
-    e.AdmissionRefusedError,
-    e.RunFailedError,
-    e.TurnOutOfTimeError,
-)
-ANSWER = (
-    e.DecisionRequiredError,
-    e.NotYoursToAnswerError,
-    e.AlreadyAnsweredError,
-    e.AskExpiredError,
-    e.StaleDecisionError,
-    e.NoPendingAskError,
-    e.MessageTooLargeError,
-    e.IdempotencyMismatchError,
-)
-
-
-@dataclass(frozen=True)
-class Said:
-    """A reply of one status: the models it may be, in words, and its headers."""
-
-    models: tuple[type[BaseModel], ...]
-    when: str
-    headers: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Operation:
-    """What the document says of one route beyond what the code tells."""
-
-    name: str
-    summary: str
-    replies: dict[int, Said]
-    refusals: tuple[type[e.TurnkeepError], ...]
-    description: str = ""
-    request: type[BaseModel] | None = None
-    body_required: bool = True
-    prefers: tuple[str, ...] = ()
-    pages: bool = False
-    tag: str = field(default="conversations")
-
-
-ASKS_OR_GOES_ON = Said(
-    (m.TurnAsks, m.TurnGoesOn),
-    "It waits for a person, or it is queued or under way.",
-    ("Location", "Preference-Applied"),
-)
-STANDS = Said((m.TurnEnded, m.Turn), "It ended. A repeat of a request describes its turn as it stands.",
-              ("Preference-Applied",))  # fmt: skip
-
-OPERATIONS: dict[str, Operation] = {
-    "POST /conversations": Operation(
-        "createConversation",
-        "Start a conversation",
-        {
-            200: STANDS,
-            201: Said((m.Conversation,), "An empty conversation, owned by the caller.", ("Location",)),
-            202: ASKS_OR_GOES_ON,
-        },
-        (*COMMON, *FOUND, *READ, *RUN),
-        "With a `message` its first turn runs, and the reply is that turn's. Its id cannot be guessed; with an "
-        "`Idempotency-Key` the same request names the same conversation.",
-        request=ConversationRequest,
-        body_required=False,
-        prefers=("wait", "respond-async"),
-    ),
-    "GET /conversations": Operation(
-        "listConversations",
-        "List your conversations",
-        {200: Said((m.Conversations,), "A page, newest first.")},
-        (*COMMON, e.SessionOpNeedsIdentityError),
-        pages=True,
-    ),
-    "GET /conversations/{id}": Operation(
-        "readConversation",
-        "Read a conversation's summary",
-        {200: Said((m.Conversation,), "The summary, and the open ask where there is one.")},
-        (*COMMON, *FOUND, *READ),
-    ),
-    "DELETE /conversations/{id}": Operation(
-        "eraseConversation",
-        "Erase a conversation",
-        {202: Said((m.Erasing,), "It is gone for every caller; what is stored of it is deleted in the background.")},
-        (*COMMON, *FOUND, *READ),
-    ),
-    "POST /conversations/{id}/turns": Operation(
-        "takeTurn",
-        "Send a message",
-        {200: STANDS, 202: ASKS_OR_GOES_ON},
-        (*COMMON, *FOUND, *READ, *RUN),
-        "Runs one turn. A conversation that does not exist is created and is the caller's.",
-        request=TurnRequest,
-        prefers=("wait", "respond-async"),
-        tag="turns",
-    ),
-    "GET /conversations/{id}/turns": Operation(
-        "listTurns",
-        "List a conversation's turns",
-        {200: Said((m.Turns,), "A page, in order.")},
-        (*COMMON, *FOUND, *READ),
-        pages=True,
-        tag="turns",
-    ),
-    "GET /conversations/{id}/turns/{n}": Operation(
-        "readTurn",
-        "Read a turn",
-        {200: Said((m.Turn,), "The turn as it stands.")},
-        (*COMMON, *FOUND, *READ, e.TurnNotFoundError),
-        tag="turns",
-    ),
-    "DELETE /conversations/{id}/turns/{n}": Operation(
-        "withdrawTurn",
-        "Withdraw an open ask, or cancel a queued turn",
-        {200: Said((m.Turn,), "The turn, closed. Withdrawing twice is once.")},
-        (*COMMON, *FOUND, *READ, e.TurnNotFoundError, e.AlreadyAnsweredError, e.ConcurrentRunError),
-        tag="turns",
-    ),
-    "GET /conversations/{id}/turns/{n}/evidence": Operation(
-        "readEvidence",
-        "Read what led to a turn's answer",
-        {200: Said((m.Evidence,), "The evidence.")},
-        (*COMMON, *FOUND, *READ, e.TurnNotFoundError),
-        tag="turns",
-    ),
-    "GET /conversations/{id}/transcript": Operation(
-        "readTranscript",
-        "Read a conversation's transcript",
-        {200: Said((m.Transcript,), "A page of user and assistant text, in stored order.")},
-        (*COMMON, *FOUND, *READ),
-        pages=True,
-    ),
-    "POST /conversations/{id}/answers": Operation(
-        "answerAsk",
-        "Answer an ask",
-        {
-            200: Said(
-                (m.TurnEnded, m.Turn, m.TurnStatusOnly), "After a wait: the turn ended.", ("Preference-Applied",)
-            ),
-            202: Said(
-                (m.TurnAsks, m.TurnGoesOn),
-                "The answer is recorded and its turn goes on, or, after a wait, asks again.",
-                ("Location", "Preference-Applied"),
-            ),
-        },
-        (*COMMON, *FOUND, *READ, *ANSWER),
-        "Judged by its `askId`, first answer wins. Somebody who holds the ask's role is told the status only, ever.",
-        request=AnswerRequest,
-        prefers=("wait",),
-        tag="asks",
-    ),
-    "GET /asks": Operation(
-        "listAsks",
-        "List the open asks that you may answer",
-        {200: Said((m.Asks,), "A page, oldest first.")},
-        (*COMMON, e.SessionOpNeedsIdentityError),
-        pages=True,
-        tag="asks",
-    ),
-    "GET /health": Operation(
-        "readHealth",
-        "Is the service there?",
-        {200: Said((m.Health,), "It is.")},
-        (InternalError,),
-        "Needs no token, reads nothing.",
-        tag="service",
-    ),
-}
 
 HEADERS: dict[str, dict[str, Any]] = {
     "Location": {"description": "Where the conversation or the turn is to be read.", "schema": {"type": "string"}},
@@ -296,6 +127,7 @@ def document() -> dict[str, Any]:
             "schemas": _schemas(),
             "parameters": _parameters(),
             "headers": HEADERS,
+            "links": LINKS,
             "responses": refused.responses,
             "securitySchemes": {
                 "token": {
@@ -342,23 +174,9 @@ def _reply(said: Said) -> dict[str, Any]:
     }
     if said.headers:
         found["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in said.headers}
+    if said.links:
+        found["links"] = {name: {"$ref": f"#/components/links/{name}"} for name in said.links}
     return found
-
-
-def refusals_of(operation: Operation) -> dict[int, list[Refusal]]:
-    """The rows of the table of refusals that a route may answer with, by status.
-
-    Raises:
-        ValueError: an error without a row.
-    """
-    missing = set(operation.refusals) - {refusal.error for refusal in REFUSALS}
-    if missing:
-        raise ValueError(f"no row in the table of refusals: {missing}")
-    by_status: dict[int, list[Refusal]] = {}
-    for refusal in REFUSALS:
-        if refusal.error in operation.refusals:
-            by_status.setdefault(refusal.status, []).append(refusal)
-    return by_status
 
 
 class Refused:
@@ -370,7 +188,9 @@ class Refused:
     def of(self, operation: Operation) -> dict[str, Any]:
         """A route's refusals, by status, as references."""
         found = {}
-        for status, rows in sorted(refusals_of(operation).items()):
+        nothing_of_ours: dict[int, list[Refusal]] = {status: [] for status in ON_EVERY_ROUTE}
+        by_status = nothing_of_ours | refusals_of(operation)
+        for status, rows in sorted(by_status.items()):
             response = _refusal(status, rows)
             name = next((name for name, known in self.responses.items() if known == response), None)
             if name is None:
@@ -383,20 +203,21 @@ class Refused:
 
 
 def _refusal(status: int, rows: list[Refusal]) -> dict[str, Any]:
-    ours = {
-        "allOf": [
-            {"$ref": REF.format(model="Error")},
-            {"properties": {"error": {"properties": {"code": {"enum": sorted({row.code for row in rows})}}}}},
-        ]
-    }
-    schema = {"anyOf": [ours, {"$ref": REF.format(model="GatewayMessage")}]} if status in GATEWAY_STATUSES else ours
+    ways: list[dict[str, Any]] = []
     lines = []
+    if rows:
+        codes = {"enum": sorted({row.code for row in rows})}
+        code = {"properties": {"error": {"properties": {"code": codes}}}}
+        ways.append({"allOf": [{"$ref": REF.format(model="Error")}, code]})
     for row in rows:
         fields = f" Further fields: {', '.join(f'`{name}`' for name in row.fields)}." if row.fields else ""
         lines.append(f"`{row.code}`: {row.when}{fields}")
+    if status in GATEWAY_STATUSES:
+        ways.append({"$ref": REF.format(model="GatewayMessage")})
+        lines.append(f"Without a code, API Gateway itself: {GATEWAY_STATUSES[status]}.")
     found: dict[str, Any] = {
         "description": "\n\n".join(lines),
-        "content": {"application/json": {"schema": schema}},
+        "content": {"application/json": {"schema": ways[0] if len(ways) == 1 else {"anyOf": ways}}},
     }
     if any(row.retry_after for row in rows):
         found["headers"] = {"Retry-After": {"$ref": "#/components/headers/Retry-After"}}
