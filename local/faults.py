@@ -70,6 +70,8 @@ class Fault:
         """Is this call one of those that the fault is about?"""
         if self.service not in (None, service) or self.operation not in (None, operation):
             return False
+        if self.kind == "partial" and operation not in ("BatchGetItem", "BatchWriteItem"):
+            return False
         if self.function is not None and (bool(callers) if self.function == "-" else self.function not in callers):
             return False
         if not self.contains and self.matches is None:

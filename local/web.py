@@ -80,7 +80,13 @@ class _Handler(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def _answer(self) -> None:
-        body, too_large = self._read_body(self.headers)
+        try:
+            body, too_large = self._read_body(self.headers)
+        except ValueError:
+            self.send_error(400, explain="the body's length or its chunks cannot be read")
+            self.wfile.flush()
+            self.close_connection = True
+            return
         request = Request(
             method=self.command,
             target=self.path,

@@ -131,6 +131,17 @@ def test_a_chunked_body_is_put_together(toy: LocalStack) -> None:
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["body"] == "hello world"
 
 
+@pytest.mark.parametrize(
+    "head",
+    [b"Content-Length: many\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"],
+)
+def test_a_body_that_cannot_be_read_is_a_400(toy: LocalStack, head: bytes) -> None:
+    address = urlsplit(toy.api_url)
+    with socket.create_connection((address.hostname or "", address.port or 0), timeout=30) as plain:
+        plain.sendall(b"POST /act HTTP/1.1\r\nHost: x\r\n" + head)
+        assert plain.recv(65_536).startswith(b"HTTP/1.1 400")
+
+
 def test_a_tokenless_caller_comes_in_without_claims(toy: LocalStack) -> None:
     assert "authorizer" not in echoed(toy, "/things/a")["requestContext"]
 

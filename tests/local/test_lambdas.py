@@ -7,6 +7,8 @@ import re
 import signal
 import threading
 import time
+import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -214,6 +216,23 @@ def test_a_function_is_found_by_every_name_it_has(toy: LocalStack) -> None:
     arn = f"arn:aws:lambda:us-east-1:123456789012:function:{name}"
     for spelled in (name, arn, f"{arn}:$LATEST", f"123456789012:function:{name}", "EchoFunction"):
         assert toy.invoke(spelled, {"do": "plain"}).value == {"plain": True}
+
+
+def test_more_than_the_reserved_concurrency_is_throttled(toy: LocalStack) -> None:
+    ended = []
+    wish = {"do": "sleep", "seconds": 1.5}
+    thread = threading.Thread(target=lambda: ended.append(toy.invoke("SingleFunction", wish)))
+    thread.start()
+    toy.lambdas.wait_for("SingleFunction")
+    client = toy.client("lambda", retries={"total_max_attempts": 1})
+    with pytest.raises(client.exceptions.TooManyRequestsException):
+        client.invoke(FunctionName="SingleFunction", Payload=b'{"do": "plain"}')
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{toy.api_url}/single", timeout=10)
+    assert refused.value.code == 503
+    thread.join(8)
+    assert ended[0].error is None
+    assert toy.invoke("SingleFunction", {"do": "plain"}).value == {"plain": True}
 
 
 def test_an_asynchronous_invocation_is_retried_then_handed_to_its_dead_letters(toy: LocalStack) -> None:

@@ -127,9 +127,12 @@ def test_functions_are_resolved_as_cloudformation_does(template: object, value: 
 
 def test_routes_come_from_the_functions_events(tmp_path: Path) -> None:
     template = transform_template(TOY, PARAMETERS, cache_dir=tmp_path)
-    resolver = Resolver(template.plain, template.parameters, {"EchoFunction": "echo-1"}, {})
+    resolver = Resolver(
+        template.plain, template.parameters, {"EchoFunction": "echo-1", "SingleFunction": "single-1"}, {}
+    )
     assert sorted(read_routes(template.source, template.plain, resolver), key=lambda route: route.key) == [
         Route("GET", "/health", "echo-1", open=True),
+        Route("GET", "/single", "single-1"),
         Route("GET", "/things/{id}", "echo-1"),
         Route("POST", "/act", "echo-1"),
         Route("POST", "/things/{id}/parts", "echo-1"),
