@@ -236,6 +236,7 @@ def _take(deps: Deps, found: Hydrated, asked: TurnRecord | None, answer: Decisio
         raise ForeignPauseError(known=[ENGINE], conversation_id=found.key.conversation_id)
     for past in asked.past_asks:
         _is_repeat(answer, past.mark)  # this key answered an earlier ask: 422
+    found.conversation()  # one that cannot be read could not be gone on with: no decision is used up for it
     return _record(deps, asked, replace(answer, answered_at_ms=now_ms))
 
 

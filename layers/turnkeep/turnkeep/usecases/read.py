@@ -76,10 +76,12 @@ def read_turn(deps: Deps, caller: Caller, key: ConversationKey, turn: int) -> Tu
     Raises:
         SessionNotFoundError: the conversation is missing or not the caller's.
         TurnNotFoundError: no such turn in it (a skipped number is none).
+        UnreadableError: it, or the conversation's own record, cannot be read.
     """
     verify(deps, caller)
     found = deps.ledger.hydrate(key, history=False, turn=turn)
     require_own(found, caller)
+    found.conversation()  # of a newer release, it says that the turns may mean something else
     record = found.wanted()
     if record is None or record.status is Status.SKIPPED:
         raise TurnNotFoundError
@@ -106,6 +108,7 @@ def _page(
     """
     found = deps.ledger.hydrate(key, history=False)
     require_own(found, caller)
+    found.conversation()
     epoch, now_ms = found.epoch, deps.clock.now_ms()
     while True:
         (page,) = deps.ledger.store.read([Query(key.pk, turn_sk(after + 1), TURN_HIGH, limit=limit)])
