@@ -20,7 +20,7 @@ LOCKS = (
     (
         (LAYER, "requirements/run.in", "requirements/dev.in", "requirements/uv.in"),
         DEV,
-        ("--extra", "aws"),
+        ("--extra", "aws", "--extra", "strands", "--extra", "pydantic-ai"),
     ),
     ((LAYER, "requirements/run.in", "requirements/uv.in"), "requirements/run.txt", ("--extra", "aws", "-c", DEV)),
     ((LAYER,), "layers/turnkeep/requirements.txt", ("--python-version", "3.13", "-c", DEV)),
