@@ -198,7 +198,7 @@ class Makes:
         Makes([{"id": "half an entry"}]),
         Makes([1]),
     ],
-    ids=repr,
+    ids=["value error", "exit", "store", "division", "nan", "key error", "nothing", "half an entry", "a number"],
 )
 def test_a_writer_that_fails_costs_its_entries_and_is_noted(broken: Any) -> None:
     shop = Workshop(scripted(talk, memory=[broken, Beats()]))
