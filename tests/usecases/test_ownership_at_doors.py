@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import refund_desk
+from tests.usecases.doors import DOORS, MAKERS, READERS, check_one_owner, race
 from tests.usecases.stores import Counting
 from tests.usecases.workshop import ALICE, BOB, KEY, NOBODY, Workshop, doing, key_of, saying
 from turnkeep.agent.port import Asked
@@ -22,56 +22,15 @@ from turnkeep.errors import (
 from turnkeep.ledger.keys import CONVERSATION, ConversationKey
 from turnkeep.ledger.memory import MemoryItemStore
 from turnkeep.ledger.store import Delete, Put, Update
-from turnkeep.usecases.answer_ask import answer_ask
-from turnkeep.usecases.create_conversation import create_conversation
 from turnkeep.usecases.deps import Caller, FixedDeadline
-from turnkeep.usecases.erase import erase_conversation
-from turnkeep.usecases.read import read_conversation, read_evidence, read_transcript, read_turn, read_turns
-from turnkeep.usecases.take_turn import take_turn
-from turnkeep.usecases.withdraw import withdraw_turn
+from turnkeep.usecases.read import read_conversation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from tests.usecases.doors import Door
     from turnkeep.agent.port import TurnContext
     from turnkeep.ledger.store import Item
-    from turnkeep.usecases.deps import Deadline, Deps
-
-    Door = Callable[[Deps, Caller, ConversationKey, str, Deadline], Any]
 
 SUPERVISOR = Caller("sue", None, frozenset({"supervisor"}))
-DECISION = {"approved": True, "by": "me"}
-
-READERS: dict[str, Door] = {
-    "read": lambda deps, who, key, ask, until: read_conversation(deps, who, key),
-    "turn": lambda deps, who, key, ask, until: read_turn(deps, who, key, 1),
-    "a turn that is not there": lambda deps, who, key, ask, until: read_turn(deps, who, key, 77),
-    "turns": lambda deps, who, key, ask, until: read_turns(deps, who, key, after=None, limit=10),
-    "transcript": lambda deps, who, key, ask, until: read_transcript(deps, who, key, after=None, limit=9, max_bytes=99),
-    "evidence": lambda deps, who, key, ask, until: read_evidence(deps, who, key, 1),
-    "answer": lambda deps, who, key, ask, until: answer_ask(
-        deps, who, key, ask_id=ask, decision=DECISION, deadline=until
-    ),
-    "withdraw": lambda deps, who, key, ask, until: withdraw_turn(deps, who, key, 1, deadline=until),
-    "erase": lambda deps, who, key, ask, until: erase_conversation(deps, who, key, deadline=until),
-}
-"""Doors at which a missing conversation is not found."""
-
-MAKERS: dict[str, Door] = {
-    "message": lambda deps, who, key, ask, until: take_turn(deps, who, key, message="x", deadline=until),
-    "a message with a key": lambda deps, who, key, ask, until: take_turn(
-        deps, who, key, message="x", idempotency=key_of("theirs"), deadline=until
-    ),
-    "a message to be queued": lambda deps, who, key, ask, until: take_turn(
-        deps, who, key, message="x", respond_async=True, deadline=until
-    ),
-    "create": lambda deps, who, key, ask, until: create_conversation(
-        deps, who, conversation_id=key.conversation_id, deadline=until
-    ),
-}
-"""Doors at which a missing conversation is made."""
-
-DOORS = READERS | MAKERS
 
 
 def asking(caller: Caller = ALICE) -> tuple[Workshop, str]:
@@ -256,39 +215,3 @@ def test_the_first_of_many_signers_owns_and_the_others_find_nothing(name: str) -
         store = MemoryItemStore()
         outcomes = race(lambda deps, who, until: DOORS[name](deps, who, KEY, "", until), [store] * 6)
         check_one_owner(store, outcomes)
-
-
-def race(door: Callable[[Deps, Caller, Deadline], Any], stores: list[Any]) -> dict[str, BaseException | None]:
-    """Several people at one door at once, each from a process of their own; what each was told."""
-    barrier = threading.Barrier(len(stores))
-    outcomes: dict[str, BaseException | None] = {}
-
-    def come(number: int) -> None:
-        from turnkeep.clock import SystemClock
-
-        shop = Workshop(saying("Hello."), store=stores[number], clock=SystemClock())
-        shop.random_id = lambda size: f"p{number}-{size}-{threading.get_ident()}"
-        deps = shop.deps()
-        barrier.wait()
-        try:
-            door(deps, Caller(f"p{number}"), FixedDeadline.after(shop.clock, 20_000))
-            outcomes[f"p{number}"] = None
-        except BaseException as error:
-            outcomes[f"p{number}"] = error
-
-    threads = [threading.Thread(target=come, args=(number,)) for number in range(len(stores))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outcomes
-
-
-def check_one_owner(store: Any, outcomes: dict[str, BaseException | None]) -> None:
-    winners = [name for name, outcome in outcomes.items() if outcome is None]
-    others = [outcome for outcome in outcomes.values() if outcome is not None]
-    assert len(winners) == 1
-    assert {type(outcome) for outcome in others} == {SessionNotFoundError}
-    found = Workshop(store=store).deps().ledger.hydrate(KEY)
-    assert found.owner == winners[0]
-    assert {item.get("principal") for item in found.turn_items.values()} <= {winners[0]}

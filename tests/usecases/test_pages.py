@@ -9,9 +9,10 @@ import pytest
 
 import refund_desk
 from tests.usecases.envelopes import envelope, said, user
+from tests.usecases.rows import row
 from tests.usecases.workshop import ALICE, BOB, KEY, Workshop, answer, doing, noise, saying
 from turnkeep.errors import SessionNotFoundError, SessionOpNeedsIdentityError, TurnkeepError, TurnNotFoundError
-from turnkeep.ledger.keys import CONVERSATION, ConversationKey, owner_key
+from turnkeep.ledger.keys import CONVERSATION, ConversationKey
 from turnkeep.ledger.store import Delete, Item, Put, Update
 from turnkeep.usecases.answer_ask import answer_ask
 from turnkeep.usecases.deps import Caller, FixedDeadline
@@ -26,22 +27,6 @@ from turnkeep.usecases.withdraw import withdraw_turn
 
 DAY_MS = 86_400_000
 SUPERVISOR = Caller("sue", None, frozenset({"supervisor"}))
-
-
-def row(conversation_id: str, saved_at_ms: int, *, owner: str = "alice", tenant: str | None = None) -> Item:
-    """A conversation as a listing finds it."""
-    return {
-        "pk": ConversationKey(conversation_id, tenant).pk,
-        "sk": CONVERSATION,
-        "format": "conversation-v1",
-        "epoch": "e",
-        "owner": owner,
-        "ownerKey": owner_key(tenant, owner),
-        "savedAt": saved_at_ms,
-        "turn": 1,
-        "messageCount": 2,
-        "status": "complete",
-    }
 
 
 def listed(shop: Workshop, caller: Caller = ALICE, limit: int = 100) -> list[list[str]]:
