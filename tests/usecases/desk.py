@@ -185,9 +185,15 @@ class Desk:
                 except Crash:
                     continue
             self.steps.settle()
-            if not self.steps.running and not self.steps.ended and not self.due():
+            if self.at_rest():
                 return
             self.shop.pass_ms(60_000)
+
+    def at_rest(self) -> bool:
+        """Nothing moves any more before a person does, or a day has passed."""
+        waits = all(one.token is not None for one in self.steps.running)
+        tomorrow_ms = self.shop.clock.now_ms() + 86_400_000
+        return waits and not self.steps.ended and all(item["dueAt"] > tomorrow_ms for item in self.due())
 
     def due(self) -> list[dict[str, Any]]:
         """What still stands in the index of what is due."""

@@ -82,6 +82,15 @@ def start_execution(deps: Deps, record: TurnRecord) -> None:
         deps.note("start_failed", {"turn": record.turn, "cause": type(error).__name__})
 
 
+def open_again(deps: Deps, record: TurnRecord) -> None:
+    """An open ask whose execution never reported is met: whoever committed it may have died before it did more.
+
+    Tells of the ask once more, too: an event may come twice, and must not be missing.
+    """
+    deps.events.tell("ask.opened", record)
+    start_execution(deps, record)
+
+
 def wake(deps: Deps, record: TurnRecord) -> None:
     """Tells the execution that the decision is there; starts one where none waits.
 

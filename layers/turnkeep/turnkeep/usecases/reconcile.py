@@ -56,7 +56,10 @@ def reconcile(deps: Deps, *, deadline: Deadline) -> Report:
     # Each time from another one on: where there is more to do than time, no part of the table always comes last.
     first = random.randrange(DUE_SHARDS)
     for shard in range(DUE_SHARDS):
-        _reconcile_shard(deps, (first + shard) % DUE_SHARDS, report, deadline)
+        try:
+            _reconcile_shard(deps, (first + shard) % DUE_SHARDS, report, deadline)
+        except TurnkeepError as error:
+            report.count(_failed(deps, error))
     return report
 
 

@@ -10,7 +10,7 @@ from turnkeep.errors import ConcurrentRunError, IdempotencyMismatchError, Sessio
 from turnkeep.ledger.hydrate import load_segments
 from turnkeep.ledger.parsing import made_by, turn_record
 from turnkeep.ledger.records import RequestRecord, Status, TurnRecord
-from turnkeep.usecases.asks import load_output, start_execution, with_whole_ask
+from turnkeep.usecases.asks import load_output, open_again, with_whole_ask
 from turnkeep.usecases.ending import ring
 from turnkeep.usecases.run_claimed import history_before, run_claimed
 from turnkeep.usecases.state import State, look, next_attempt, widened
@@ -114,7 +114,7 @@ class Repeats:
         if turn.status is Status.QUEUED:
             ring(deps, turn)
         if turn.status is Status.AWAITING and turn.task_token is None:
-            start_execution(deps, turn)
+            open_again(deps, turn)
         return load_output(deps, with_whole_ask(deps, turn))
 
     def _moves(self, turn: TurnRecord) -> bool:

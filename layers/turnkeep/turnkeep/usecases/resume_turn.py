@@ -64,6 +64,8 @@ def resume_turn(deps: Deps, key: ConversationKey, turn: int, ask_id: str, *, dea
         return Resumed(None)
     if record.decision is None or record.decision.ask_id != ask_id or not record.is_open:
         # An earlier call of this very step did its work and its answer was lost: the ask is another one by now.
+        if record.status is Status.AWAITING and record.ask is not None and record.ask.ask_id != ask_id:
+            deps.events.tell("ask.opened", record)
         return Resumed(record, asks_again=record.status in (Status.AWAITING, Status.ANSWERED))
     now_ms = deps.clock.now_ms()
     if record.status is Status.RUNNING and not record.is_dead(now_ms):

@@ -19,7 +19,7 @@ from turnkeep.ledger.records import Status, TurnRecord
 from turnkeep.turns import normalize_host_turn
 from turnkeep.usecases.admission import Entry
 from turnkeep.usecases.ask_view import ask_view, is_audience
-from turnkeep.usecases.asks import start_execution, with_whole_ask
+from turnkeep.usecases.asks import open_again, with_whole_ask
 from turnkeep.usecases.door import refuse_stranger, verify
 from turnkeep.usecases.ending import close_dead, close_dead_resume, expire, ring
 from turnkeep.usecases.repeats import RUN_RESERVE_MS, Again, Repeats, Request
@@ -150,7 +150,7 @@ class _Taking:
 
     def _refuse_awaiting(self, first: TurnRecord) -> None:
         if first.task_token is None:
-            start_execution(self.deps, first)
+            open_again(self.deps, first)
         ask = with_whole_ask(self.deps, first).ask
         view = None if ask is None else ask_view(ask, to_audience=is_audience(ask, self.caller))
         raise AwaitingDecisionError(turn=first.turn, awaiting=view)
