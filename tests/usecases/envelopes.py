@@ -113,6 +113,9 @@ ODD = {
     "a pause that was answered": paused_envelope(
         answered={"decision": None, "atMs": 1, "runId": "r", "error": {"code": "E", "message": "m"}}
     ),
+    "a mark of half a megabyte": paused_envelope(
+        answered={"decision": [str(number) for number in range(90_000)], "error": {"code": 7, "message": "m" * 9_000}}
+    ),
     "a mark that is no object": paused_envelope(answered=False),
     "a large ask": paused_envelope(
         pending={"pauseData": {"toolName": "pay", "question": "?" * 9_000, "more": "x" * 9_000}}

@@ -10,7 +10,7 @@ import pytest
 import refund_desk
 from tests.usecases.envelopes import envelope, fixture, paused_envelope, said, user
 from tests.usecases.stores import Died, Dying, Losing
-from tests.usecases.workshop import ALICE, Gate, Workshop, doing, saying
+from tests.usecases.workshop import ALICE, Gate, Workshop, doing, noise, saying
 from turnkeep.envelope import conversation_of, read_paused_run
 from turnkeep.errors import (
     ConversationExistsError,
@@ -137,6 +137,16 @@ def test_a_resume_that_failed_is_taken_out_with_its_mark_and_its_checkpoint() ->
     assert paused["answered"] == failed.answered_mark
     shop.take("What now?")
     assert export_conversation(deps, KEY)["format"] == "conversation-v1"
+
+
+def test_a_decision_of_any_size_comes_along_whole() -> None:
+    shop = desk()
+    deps, ask_id = shop.deps(), open_ask(shop)
+    large = {**YES, "note": noise(60_000)}
+    answer_ask(deps, SUPERVISOR, KEY, ask_id=ask_id, decision=large, deadline=soon(deps))
+    assert read_paused_run(export_conversation(deps, KEY))["answered"]["decision"] == large
+    fail_resume(deps, KEY, 2, ask_id)
+    assert read_paused_run(export_conversation(deps, KEY))["answered"]["decision"] == large
 
 
 def test_a_withdrawn_ask_leaves_a_conversation() -> None:

@@ -47,12 +47,16 @@ class Mover(StrEnum):
     EXPIRY = "expiry"
     NEXT_MESSAGE = "next message"
     RETRY = "same request"
+    IMPORT = "import"
 
 
 MOVES: dict[tuple[Status | None, Status], frozenset[Mover]] = {
     (None, Status.RUNNING): frozenset({Mover.CALLER}),
     (None, Status.QUEUED): frozenset({Mover.CALLER}),
     (None, Status.SKIPPED): frozenset({Mover.CALLER}),
+    (None, Status.COMPLETE): frozenset({Mover.IMPORT}),
+    (None, Status.FAILED): frozenset({Mover.IMPORT}),
+    (None, Status.AWAITING): frozenset({Mover.IMPORT}),
     (Status.QUEUED, Status.RUNNING): frozenset({Mover.WORKER}),
     (Status.QUEUED, Status.REFUSED): frozenset({Mover.WORKER}),
     (Status.QUEUED, Status.CANCELLED): frozenset({Mover.OWNER}),

@@ -14,6 +14,7 @@ from turnkeep.envelope import PAUSED_RUN_FORMAT, to_envelope, to_paused_envelope
 from turnkeep.errors import MalformedStoredItemError
 from turnkeep.ledger.hydrate import Hydrated, load_segments
 from turnkeep.ledger.keys import segments_high, segments_low
+from turnkeep.ledger.large_decisions import with_whole_decision
 from turnkeep.ledger.records import SEGMENT_V1, Status, TurnRecord
 from turnkeep.ledger.segments import read_batches
 from turnkeep.ledger.store import Query
@@ -88,7 +89,7 @@ def envelope_of(ledger: Ledger, found: Hydrated) -> dict[str, Any] | None:
     if last is None or checkpoint is None or not _is_paused(last):
         envelope = to_envelope(data, saved_at_ms)
     else:
-        envelope = to_paused_envelope(_paused(last, checkpoint, data), saved_at_ms)
+        envelope = to_paused_envelope(_paused(with_whole_decision(ledger.store, last), checkpoint, data), saved_at_ms)
     if shell is not None:
         envelope |= {name: value for name, value in shell.items() if name not in OF_AN_ENVELOPE}
     return envelope
@@ -153,10 +154,11 @@ def _paused(record: TurnRecord, checkpoint: dict[str, Any], conversation: dict[s
         "conversation": conversation,
         "pending": pending_ask(pause_data, record.key.conversation_id),
     }
+    decision = record.decision
     if record.answered_mark is not None:
-        paused["answered"] = record.answered_mark
-    elif record.decision is not None:
-        decision = record.decision
+        whole = {} if decision is None else {"decision": decision.value}
+        paused["answered"] = {**record.answered_mark, **whole}
+    elif decision is not None:
         mark: dict[str, Any] = {"decision": decision.value}
         if decision.answered_by is not None:
             mark["answeredBy"] = decision.answered_by

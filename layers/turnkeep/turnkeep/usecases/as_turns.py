@@ -48,6 +48,7 @@ INLINE_BYTES: Final = 6_000
 
 INLINE_ASK_BYTES: Final = 2_000
 MAX_RUN_ID_CHARACTERS: Final = 200
+MAX_SENTENCE: Final = 500
 LATEST_MS: Final = 10**16
 _AUDIENCE: Final = re.compile(r"owner|role:[A-Za-z0-9._-]+")
 
@@ -233,13 +234,7 @@ def _record(envelope: dict[str, Any], group: list[Message], place: Place, number
         return _asking(envelope["data"], record, place)
     if envelope["format"] == PAUSED_RUN_FORMAT:
         mark = answered_mark(envelope["data"])
-        error = mark.get("error") if isinstance(mark, dict) else None
-        return replace(
-            record,
-            status=Status.FAILED,
-            error=error if isinstance(error, dict) else dict(NO_ANSWER),
-            answered_mark=mark if isinstance(mark, dict) and mark else {"mark": mark},
-        )
+        return replace(record, status=Status.FAILED, error=_error_of(mark), answered_mark=_mark_to_keep(mark))
     return record
 
 
@@ -257,6 +252,20 @@ def _status(group: list[Message]) -> Status:
     last = group[-1] if group else None
     answered = last is not None and last["role"] == "assistant" and not last.get("toolCalls")
     return Status.COMPLETE if answered else Status.FAILED
+
+
+def _error_of(mark: Any) -> dict[str, Any]:
+    """What the turn's record says of a resume that failed: the mark's own code and sentence, where they are texts."""
+    error = mark.get("error") if isinstance(mark, dict) else None
+    named = error if isinstance(error, dict) else {}
+    texts = {name: named[name][:MAX_SENTENCE] for name in ("code", "message") if isinstance(named.get(name), str)}
+    return {**NO_ANSWER, **texts}
+
+
+def _mark_to_keep(mark: Any) -> dict[str, Any]:
+    """The mark as the record has it; all of a large one, and one that is no object, is in the shell."""
+    found = mark if isinstance(mark, dict) and mark else {"mark": mark}
+    return found if _size_bytes(found) <= INLINE_ASK_BYTES else {"mark": "large"}
 
 
 def is_foreign(paused: dict[str, Any]) -> bool:
