@@ -61,7 +61,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--aws-port",
         default=os.environ.get("AWS_PORT") or "5000",
         type=_port,
-        help="the AWS endpoint's port (AWS_PORT)",
+        help="the endpoint's port (AWS_PORT)",
     )
     parser.add_argument("--template", default=Settings().template, help="the SAM template")
     parser.add_argument(

@@ -6,7 +6,6 @@ Each change names what moto 5.2 does without it. Installed once in the stack's p
 from __future__ import annotations
 
 import copy
-import datetime
 import json
 import logging
 import sys
@@ -15,7 +14,8 @@ import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from local import tables
+from local import expressions, tables
+from local.replacing import put, replace_everywhere
 from local.settings import REGION, aws_session
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def load_moto() -> Callable[..., Any]:
         return [REGION] if partition_name == "aws" else []
 
     # moto lays out every service in every region there is; this endpoint has one.
-    _put(boto3.session.Session, "get_available_regions", one_region)
+    put(boto3.session.Session, "get_available_regions", one_region)
     # moto's REST APIs validate OpenAPI with it; what is deployed here has an HTTP API.
     for name in ("", ".validation", ".validation.exceptions"):
         stand_in = types.ModuleType(f"openapi_spec_validator{name}")
@@ -41,6 +41,8 @@ def load_moto() -> Callable[..., Any]:
     # It warns of every resource that it does not deploy; what of those matters is read from the template.
     warnings.filterwarnings("ignore", "Tried to parse", UserWarning)
     logging.getLogger("moto").setLevel(logging.ERROR)
+    # The interpreter writes every failed state with its data, even one that is caught; the history has it all.
+    logging.getLogger("moto.stepfunctions").setLevel(logging.CRITICAL + 1)
     return DomainDispatcherApplication(create_backend_app)
 
 
@@ -57,7 +59,7 @@ def install(endpoint: Callable[[], str], on_execution: Callable[[Any], None]) ->
     default_user_config["lambda"] = {"use_docker": False}
     _create_machines_that_run()
     _leave_functions_to_the_stack()
-    _evaluate_jsonata()
+    expressions.install()
     _call_services(endpoint)
     _report_status(on_execution)
     _judge_tokens()
@@ -86,39 +88,7 @@ def _leave_functions_to_the_stack() -> None:
         if others.targets and not rule.scheduled_expression:
             deliver(others, original_event, transform_input)
 
-    _put(Rule, "send_to_targets", send_to_targets)
-
-
-def _evaluate_jsonata() -> None:
-    """Moto has no evaluator, and quotes a text variable without escaping what is in it."""
-    import moto.stepfunctions.parser.asl.jsonata.jsonata as moto_jsonata
-    import moto.stepfunctions.parser.models  # noqa: F401 - so that whatever keeps a name of what is replaced is loaded
-    from jsonata import Jsonata
-
-    def evaluate(expression: str) -> Any:
-        try:
-            return _plain(Jsonata(expression).evaluate(None))
-        except Exception as error:
-            raise moto_jsonata.JSONataException(type(error).__name__, str(error)) from error
-
-    def declare(bindings: dict[str, Any]) -> str:
-        # Text as it is: an escaped character outside the basic plane would come back as two halves.
-        return "".join(f"{name}:={json.dumps(_plain(value), ensure_ascii=False)};" for name, value in bindings.items())
-
-    moto_jsonata._eval_jsonata = evaluate
-    _replace_everywhere("encode_jsonata_variable_declarations", declare)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return int(value)  # JSON knows one kind of number
-    if isinstance(value, datetime.datetime):
-        return value.isoformat()
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+    put(Rule, "send_to_targets", send_to_targets)
 
 
 def _call_services(endpoint: Callable[[], str]) -> None:
@@ -148,7 +118,7 @@ def _call_services(endpoint: Callable[[], str]) -> None:
                 clients[service] = session.client(service, endpoint_url=endpoint(), config=config)
             return clients[service]
 
-    _replace_everywhere("boto_client_for", client_for)
+    replace_everywhere("boto_client_for", client_for)
 
 
 def _report_status(on_execution: Callable[[Any], None]) -> None:
@@ -186,10 +156,10 @@ def _report_status(on_execution: Callable[[Any], None]) -> None:
         if not isinstance(environment._program_state, ProgramStopped):
             set_error(environment, error)
 
-    _put(Execution, "start", start_and_tell)
-    _put(Execution, "stop", stop_and_tell)
-    _put(Environment, "set_error", stay_stopped)
-    _put(BaseExecutionWorkerCommunication, "terminated", end_and_tell)
+    put(Execution, "start", start_and_tell)
+    put(Execution, "stop", stop_and_tell)
+    put(Environment, "set_error", stay_stopped)
+    put(BaseExecutionWorkerCommunication, "terminated", end_and_tell)
 
 
 def _judge_tokens() -> None:
@@ -209,8 +179,8 @@ def _judge_tokens() -> None:
             raise AWSError("Task Timed Out: 'Provided task does not exist anymore'", "TaskTimedOut")
         return notify(pool, callback_id, outcome)
 
-    _put(StepFunctionsParserBackend, "_get_executions", with_tokens)
-    _put(CallbackPoolManager, "notify", notify_once)
+    put(StepFunctionsParserBackend, "_get_executions", with_tokens)
+    put(CallbackPoolManager, "notify", notify_once)
 
 
 def _leave_polling_to_the_stack() -> None:
@@ -218,7 +188,7 @@ def _leave_polling_to_the_stack() -> None:
     from moto.sqs.models import Queue
 
     # The mapping stays listed in Lambda's API; only the queue does not know it.
-    _put(Queue, "lambda_event_source_mappings", property(lambda queue: {}, lambda queue, value: None))
+    put(Queue, "lambda_event_source_mappings", property(lambda queue: {}, lambda queue, value: None))
 
 
 def _read_templates_as_json() -> None:
@@ -230,14 +200,4 @@ def _read_templates_as_json() -> None:
     def parse_template(template: str) -> Any:
         return json.loads(template) if template.startswith("{") else read(template)
 
-    _put(Stack, "parse_template", staticmethod(parse_template))
-
-
-def _put(owner: type, name: str, value: Any) -> None:
-    setattr(owner, name, value)
-
-
-def _replace_everywhere(name: str, value: Any) -> None:
-    for module_name, module in list(sys.modules.items()):
-        if module_name.startswith("moto.stepfunctions") and name in vars(module):
-            setattr(module, name, value)
+    put(Stack, "parse_template", staticmethod(parse_template))

@@ -8,6 +8,8 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any
 
+from local.replacing import put
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -88,9 +90,9 @@ def _limit_items_as_aws_does() -> None:
             raise ItemSizeToUpdateTooLarge
         return after
 
-    _put(dynamo_type.LimitedSizeDict, "__setitem__", set_item)
-    _put(Table, "put_item", put_within_limit)
-    _put(DynamoDBBackend, "update_item", update_within_limit)
+    put(dynamo_type.LimitedSizeDict, "__setitem__", set_item)
+    put(Table, "put_item", put_within_limit)
+    put(DynamoDBBackend, "update_item", update_within_limit)
 
 
 def _put_back(table: Any, after: Any, before: Any) -> None:
@@ -130,8 +132,8 @@ def _copy_only_what_a_transaction_touches() -> None:
                 _keep_a_copy(table, copied, key)
         return copied
 
-    _put(DynamoDBBackend, "transact_write_items", transact_write_items)
-    _put(Table, "__deepcopy__", deepcopy)
+    put(DynamoDBBackend, "transact_write_items", transact_write_items)
+    put(Table, "__deepcopy__", deepcopy)
 
 
 def _updated_keys(parts: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -151,7 +153,3 @@ def _keep_a_copy(table: Any, copied: Any, key: dict[str, Any]) -> None:
     range_key = DynamoType(key[table.range_key_attr])
     if range_key in copied.items.get(hash_key, {}):
         copied.items[hash_key][range_key] = copy.deepcopy(table.items[hash_key][range_key])
-
-
-def _put(owner: type, name: str, value: Any) -> None:
-    setattr(owner, name, value)

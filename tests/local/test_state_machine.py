@@ -235,3 +235,64 @@ def test_executions_can_be_listed(machine: Machine) -> None:
     machine.end(execution)
     listed = machine.states.list_executions(stateMachineArn=machine.arn)["executions"]
     assert execution in [each["executionArn"] for each in listed]
+
+
+class Expressions:
+    """Evaluates JSONata in a state of its own."""
+
+    def __init__(self, stack: LocalStack) -> None:
+        self.states = stack.client("stepfunctions")
+
+    def run(self, expression: str) -> dict[str, Any]:
+        state = {"Type": "Pass", "Output": {"v": "{% " + expression + " %}"}, "End": True}
+        definition = {"QueryLanguage": "JSONata", "StartAt": "A", "States": {"A": state}}
+        arn = self.states.create_state_machine(
+            name=uuid.uuid4().hex, definition=json.dumps(definition), roleArn="arn:aws:iam::123456789012:role/x"
+        )["stateMachineArn"]
+        given = json.dumps({"n": 1, "list": [{"x": 1}], "text": 'a "quoted" \\ line\n😀'})
+        execution = self.states.start_execution(stateMachineArn=arn, input=given)["executionArn"]
+        until_s = time.monotonic() + 10
+        while (found := self.states.describe_execution(executionArn=execution))["status"] == "RUNNING":
+            assert time.monotonic() < until_s
+            time.sleep(0.02)
+        return dict(found)
+
+    def value(self, expression: str) -> Any:
+        return json.loads(self.run(expression)["output"])["v"]
+
+
+@pytest.fixture
+def expressions(toy: LocalStack) -> Expressions:
+    return Expressions(toy)
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("$states.input.n + 1", 2),
+        ("$states.input.text", 'a "quoted" \\ line\n😀'),
+        ("$length($states.input.text)", 19),
+        ("{'a': $states.input.missing, 'b': 1}", {"b": 1}),
+        ("$states.input.list[x=1].x", 1),
+        ("null", None),
+        ("[]", []),
+        ("1/4", 0.25),
+        ("$string(5.0)", "5"),
+        ("$toMillis('2020-01-01T00:00:00Z')", 1577836800000),
+        ("$partition([1,2,3],2)", [[1, 2], [3]]),
+        ("$range(1,5,2)", [1, 3, 5]),
+        ("$hash('a','SHA-256')", "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"),
+        ("$parse('{\"a\":1}')", {"a": 1}),
+        ("$length($uuid())", 36),
+        ("$random(7) = $random(7)", True),
+        ("$toMillis($states.context.Execution.StartTime) > 1577836800000", True),
+    ],
+)
+def test_expressions_evaluate_as_in_step_functions(expressions: Expressions, expression: str, value: object) -> None:
+    assert expressions.value(expression) == value
+
+
+@pytest.mark.parametrize("expression", ["$states.input.missing", "$number('x')", "$error('no')", "$nothing()"])
+def test_an_expression_without_a_value_fails_as_a_query(expressions: Expressions, expression: str) -> None:
+    failed = expressions.run(expression)
+    assert (failed["status"], failed["error"]) == ("FAILED", "States.QueryEvaluationError")
