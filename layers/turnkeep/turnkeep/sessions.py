@@ -28,10 +28,11 @@ from turnkeep.ledger.store import AllOf, Applied, Condition, Equals, Item, Missi
 from turnkeep.ownership import resolve_session_owner
 from turnkeep.retention import BackendRetention
 from turnkeep.usecases.as_envelope import envelope_of
-from turnkeep.usecases.as_turns import Place, Planned, conversation_in, plan_turns
+from turnkeep.usecases.as_turns import Place, Planned, plan_turns
 from turnkeep.usecases.deps import Caller, Deps, FixedDeadline, Settings
 from turnkeep.usecases.erase import erase_as_operator
 from turnkeep.usecases.listing import list_conversations
+from turnkeep.usecases.shell import conversation_in
 from turnkeep.usecases.state import delete_after_s
 from turnkeep.usecases.waiting import between_looks_ms
 

@@ -12,11 +12,11 @@ from turnkeep.cli.connect import UsageError
 from turnkeep.cli.text import iso, named, one_line, paused_rows, show_table, why_text
 from turnkeep.ids import check_conversation_id, parse_path_id
 from turnkeep.ledger.keys import ConversationKey
-from turnkeep.usecases.as_turns import is_foreign_pause
 from turnkeep.usecases.erase import Erased, erase_as_operator, go_on_erasing
 from turnkeep.usecases.export_conversation import export_conversation
 from turnkeep.usecases.import_conversation import import_conversation
 from turnkeep.usecases.operator import answer_as_operator, cancel_as_operator, list_paused, turn_as_operator
+from turnkeep.usecases.shell import is_foreign_pause
 
 if TYPE_CHECKING:
     import argparse

@@ -28,9 +28,9 @@ from turnkeep.json_values import ABSENT
 from turnkeep.ledger.codec import to_text
 from turnkeep.ledger.large_decisions import put_beside, take_back
 from turnkeep.ledger.records import Ask, Decision, PastAsk, Status, TurnRecord
-from turnkeep.usecases.as_turns import is_foreign_pause
 from turnkeep.usecases.asks import load_output, pause_data_of, wake
 from turnkeep.usecases.door import opens, verify
+from turnkeep.usecases.shell import is_foreign_pause
 from turnkeep.usecases.waiting import between_looks_ms
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from turnkeep.ledger.large_decisions import with_whole_decision
 from turnkeep.ledger.records import SEGMENT_V1, Status, TurnRecord
 from turnkeep.ledger.segments import read_batches
 from turnkeep.ledger.store import Query
-from turnkeep.usecases.as_turns import HOST_KEY, SHELL, as_imported, filled, has_shell, is_imported
 from turnkeep.usecases.closing import CONTRIBUTES_NOTHING, contribution
+from turnkeep.usecases.shell import HOST_KEY, SHELL, as_imported, filled, has_shell, is_imported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

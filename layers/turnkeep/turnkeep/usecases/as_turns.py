@@ -1,9 +1,9 @@
 """An envelope as turns: how a conversation that was made elsewhere lies in the ledger (CONTRACT.md 17.10).
 
 Its history is cut in front of each user message; what stands before the first one goes with it. What of an envelope
-belongs to no turn (its own keys, those of the conversation and of the paused run, ``folded``, keys nobody knows) is the
-*shell*: the envelope without its history and its checkpoint, kept whole in a segment of the newest turn. So nothing of
-an envelope is lost, and ``as_envelope`` puts the very same one together again.
+belongs to no turn (its own keys, those of the conversation and of the paused run, ``folded``, keys nobody knows) stays
+in its shell, in a segment of the newest turn. So nothing of an envelope is lost, and ``as_envelope`` puts the very same
+one together again.
 
 Pure: it makes records and items, and writes nothing.
 """
@@ -24,6 +24,7 @@ from turnkeep.ledger.codec import pack
 from turnkeep.ledger.records import Ask, ConversationRecord, Status, TurnRecord
 from turnkeep.ledger.segments import batch_items
 from turnkeep.messages import shown_count
+from turnkeep.usecases.shell import HOST_KEY, IMPORTED, SHELL, conversation_in, shell_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,15 +32,6 @@ if TYPE_CHECKING:
     from turnkeep.ledger.keys import ConversationKey
     from turnkeep.ledger.store import Item
     from turnkeep.messages import Message
-
-SHELL: Final = "envelope"
-"""The kind of the segments that hold a shell."""
-
-IMPORTED: Final = "imported"
-"""The key in a turn's evidence that says that an envelope brought it: ``{"atMs", "format", "last"?, "foreign"?}``."""
-
-HOST_KEY: Final = "turnkeep"
-"""The key of a paused run that says what the reference's shape has no place for: for whom its ask is, until when."""
 
 NO_ANSWER: Final = {"code": "ERR_RUN_FAILED", "message": "Imported without an answer: its run ended before one."}
 
@@ -148,56 +140,11 @@ def plan_turns(
     return planned, shown
 
 
-def conversation_in(envelope: dict[str, Any]) -> dict[str, Any]:
-    """The conversation inside a checked envelope, of an open pause too (which ``conversation_of`` refuses)."""
-    data = envelope["data"]
-    found: dict[str, Any] = data["conversation"] if envelope["format"] == PAUSED_RUN_FORMAT else data
-    return found
-
-
 def saved_at(envelope: dict[str, Any], now_ms: int) -> int:
     """When the envelope says it was saved, as a listing sorts by it; now where it says nothing that could be a time."""
     value = envelope.get("savedAt")
     usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LATEST_MS
     return int(value) if usable and value is not None else now_ms
-
-
-def shell_of(envelope: dict[str, Any]) -> dict[str, Any]:
-    """The envelope without its history and its checkpoint, which lie in the turns."""
-    data = envelope["data"]
-    if envelope["format"] != PAUSED_RUN_FORMAT:
-        return {**envelope, "data": _without(data, "history")}
-    inner = {**_without(data, "checkpoint"), "conversation": _without(data["conversation"], "history")}
-    return {**envelope, "data": inner}
-
-
-def filled(shell: dict[str, Any], history: list[Message], checkpoint: dict[str, Any] | None) -> dict[str, Any]:
-    """The envelope that a shell was made of: the inverse of ``shell_of``."""
-    data = shell["data"]
-    if shell["format"] != PAUSED_RUN_FORMAT:
-        return {**shell, "data": {**data, "history": history}}
-    conversation = {**data["conversation"], "history": history}
-    return {**shell, "data": {**data, "checkpoint": checkpoint, "conversation": conversation}}
-
-
-def is_imported(record: TurnRecord) -> bool:
-    """Whether an envelope brought the turn."""
-    return isinstance(record.evidence.get(IMPORTED), dict)
-
-
-def has_shell(record: TurnRecord) -> bool:
-    """Whether the turn was the newest of the envelope that brought it, and so keeps that envelope's shell."""
-    return is_imported(record) and record.evidence[IMPORTED].get("last") is True
-
-
-def as_imported(record: TurnRecord) -> bool:
-    """Whether nobody has moved the turn since an envelope brought it."""
-    return is_imported(record) and record.attempt == 1 and record.status is not Status.ANSWERED
-
-
-def is_foreign_pause(record: TurnRecord) -> bool:
-    """Whether the turn's ask was raised by an engine that cannot be resumed here."""
-    return is_imported(record) and record.evidence[IMPORTED].get("foreign") is True
 
 
 # --- one turn -----------------------------------------------------------------------------------------------
@@ -375,10 +322,6 @@ def _agent_id(conversation: dict[str, Any]) -> str | None:
     agent = conversation.get("agent")
     found = agent.get("id") if isinstance(agent, dict) else None
     return found if isinstance(found, str) and 0 < len(found) <= MAX_RUN_ID_CHARACTERS else None
-
-
-def _without(data: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if key != name}
 
 
 def _size_bytes(value: Any) -> int:

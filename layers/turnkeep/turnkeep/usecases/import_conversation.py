@@ -20,9 +20,10 @@ from turnkeep.ledger.keys import CONVERSATION, ConversationKey, due_shard
 from turnkeep.ledger.records import ConversationRecord, Status, TurnRecord
 from turnkeep.ledger.store import Applied, Condition, Delete, Equals, Item, Key, Put, Update, Value, unwrap
 from turnkeep.usecases.as_envelope import envelope_of
-from turnkeep.usecases.as_turns import Place, Planned, conversation_in, plan_turns
+from turnkeep.usecases.as_turns import Place, Planned, plan_turns
 from turnkeep.usecases.asks import START_ATTENTION_MS, start_execution
 from turnkeep.usecases.erase import IMPORTING, LONGEST_LEASE_MS
+from turnkeep.usecases.shell import conversation_in
 from turnkeep.usecases.state import delete_after_s
 
 if TYPE_CHECKING:
