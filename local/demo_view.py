@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from typing import Any
 
 from rich import box
@@ -12,6 +11,8 @@ from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
+
+from local.decoded import decoded, size_bytes
 
 
 class View:
@@ -96,9 +97,9 @@ class View:
         table.add_column("attempt", justify="right", min_width=7)
         table.add_column("what it says", overflow="ellipsis", no_wrap=True, ratio=1)
         for item in items:
-            facts = {name: _plain(value) for name, value in item.items()}
+            facts = decoded(item)
             status, attempt = facts.get("status", ""), facts.get("attempt", "")
-            table.add_row(_short_key(facts["sk"]), str(_size(item)), status, attempt, _says(facts))
+            table.add_row(_short_key(facts["sk"]), str(size_bytes(item)), status, attempt, _says(facts))
         self.console.print()
         self.console.print(table)
 
@@ -151,21 +152,6 @@ def _says(facts: dict[str, str]) -> str:
     if kind == "ONCE":
         return facts.get("result", "begun")
     said = [json.loads(facts["user"])["content"]] if "user" in facts else []
-    messages = json.loads(facts.get("messages", "[]"))
+    messages = json.loads(facts.get("body", "{}")).get("messages", [])
     said += [message["content"] for message in messages if message["role"] == "assistant" and message["content"]]
     return " → ".join(said)
-
-
-def _plain(value: dict[str, Any]) -> str:
-    kind, raw = next(iter(value.items()))
-    if kind == "B":
-        raw = zlib.decompress(raw).decode()
-    return str(raw)
-
-
-def _size(item: dict[str, Any]) -> int:
-    return sum(
-        len(key.encode()) + len(v if isinstance(v, bytes) else str(v).encode())
-        for key, value in item.items()
-        for v in value.values()
-    )
