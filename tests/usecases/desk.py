@@ -10,14 +10,18 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from tests.usecases.fifo_queue import URL, FifoQueue, Message, event_of
 from tests.usecases.step_functions import MACHINE, Execution, StepFunctions
 from tests.usecases.workshop import ALICE, KEY, Crash, Mortal, Workshop, scripted
+from turnkeep.adapters.queue import SqsDoorbell
 from turnkeep.adapters.step_functions import StepFunctionsGate
 from turnkeep.agent import CheckIn, Scene, ToolContext, call, tool
 from turnkeep.agent.scripted import Calls
 from turnkeep.entry.attention import STATUS_CHANGE, attend
 from turnkeep.entry.machine import take_step
 from turnkeep.entry.observability import Observation
+from turnkeep.entry.queue import take_messages
+from turnkeep.errors import StoreUnavailableError
 from turnkeep.usecases.answer_ask import Answered, answer_ask
 from turnkeep.usecases.deps import Caller, FixedDeadline
 from turnkeep.usecases.reconcile import Report, reconcile
@@ -66,6 +70,26 @@ class MortalPort:
 
 
 @dataclass
+class Fate:
+    """At one point of all that are passed a process dies, or AWS does not answer it.
+
+    Behind a call that is not answered the call took place all the same; in front of it, it did not.
+    """
+
+    at: int | None
+    kills: bool = True
+    passed: list[str] = field(default_factory=list)
+
+    def __call__(self, point: str) -> bool:
+        self.passed.append(point)
+        if len(self.passed) - 1 != self.at:
+            return False
+        if not self.kills:
+            raise StoreUnavailableError
+        return True
+
+
+@dataclass
 class Told:
     """The bus: what was told, as its subscribers read it."""
 
@@ -96,6 +120,7 @@ class Desk:
     notes: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.queue = FifoQueue(self.shop.hand)
         self.steps = StepFunctions(self.shop.store, self.shop.hand)
         self.steps.resume = self._resume_function
         self.factory: AgentFactory = refund_desk(self.paid)
@@ -109,7 +134,7 @@ class Desk:
         return replace(
             self.shop.deps(factory or self.factory, store=life),
             gate=StepFunctionsGate(lambda: client, MACHINE, note=self._note),
-            doorbell=MortalPort(self.shop.bell, life),
+            doorbell=SqsDoorbell(lambda: MortalPort(self.queue, life), URL),
             events=MortalPort(self.events, life),
             probe=life.live,
             note=self._note,
@@ -141,6 +166,10 @@ class Desk:
         deadline = FixedDeadline.after(self.shop.clock, 29_000)
         return take_turn(self.process(factory), caller, key, message=message, deadline=deadline, **more)
 
+    def queue_up(self, message: str, **more: Any) -> TurnRecord:
+        """A message whose turn is queued."""
+        return self.say(message, respond_async=True, **more)
+
     def answer(
         self,
         turn: TurnRecord | str,
@@ -165,6 +194,20 @@ class Desk:
     def reconcile(self) -> Report:
         return reconcile(self.process(), deadline=FixedDeadline.after(self.shop.clock, 60_000))
 
+    def work(self) -> None:
+        """Every doorbell that can be delivered now is."""
+        while (message := self.queue.receive()) is not None:
+            self.deliver(message)
+
+    def deliver(self, message: Message) -> None:
+        """Hands one message to a worker's process, which may die."""
+        try:
+            told = take_messages(event_of(message), self.invocation(RESUME_MS), Observation("worker", sink=Silent()))
+        except Crash:
+            return
+        if not told["batchItemFailures"]:
+            self.queue.delete(message)
+
     def hear_of_ends(self) -> None:
         """EventBridge tells of executions that ended abnormally."""
         while self.steps.ended:
@@ -175,11 +218,11 @@ class Desk:
         event = {"detail-type": STATUS_CHANGE, "detail": detail}
         return attend(event, self.invocation(60_000), Observation("reconcile", sink=Silent()))
 
-    def heal(self, minutes: int = 40) -> None:
+    def heal(self, minutes: int = 60) -> None:
         """Time passes, and what runs by itself runs: the machine, its events, the schedule. Processes may die."""
         for _ in range(minutes):
             self.steps.settle()
-            for act in (self.hear_of_ends, self.reconcile):
+            for act in (self.work, self.hear_of_ends, self.reconcile):
                 try:
                     act()
                 except Crash:
@@ -191,7 +234,7 @@ class Desk:
 
     def at_rest(self) -> bool:
         """Nothing moves any more before a person does, or a day has passed."""
-        waits = all(one.token is not None for one in self.steps.running)
+        waits = all(one.token is not None for one in self.steps.running) and not self.queue.messages
         tomorrow_ms = self.shop.clock.now_ms() + 86_400_000
         return waits and not self.steps.ended and all(item["dueAt"] > tomorrow_ms for item in self.due())
 

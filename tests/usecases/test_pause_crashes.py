@@ -11,13 +11,13 @@ What must hold whatever died (invariants 1, 5 and 6):
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.usecases.desk import NO, YES, Desk, refund_desk
+from tests.usecases.desk import NO, YES, Desk, Fate, refund_desk
 from tests.usecases.workshop import Crash, key_of
 from turnkeep.errors import AlreadyAnsweredError, StoreUnavailableError, TurnkeepError
 from turnkeep.ledger.records import Status
@@ -51,26 +51,6 @@ LIVES = {
     "asks twice": Life("pay:2 then pay:3", YES),
     "asks twice, sync, at once": Life("pay:2 then pay:3", YES, mode="sync", before_the_token=True),
 }
-
-
-@dataclass
-class Fate:
-    """At one point of all that are passed a process dies, or AWS does not answer it.
-
-    Behind a call that is not answered the call took place all the same; in front of it, it did not.
-    """
-
-    at: int | None
-    kills: bool = True
-    passed: list[str] = field(default_factory=list)
-
-    def __call__(self, point: str) -> bool:
-        self.passed.append(point)
-        if len(self.passed) - 1 != self.at:
-            return False
-        if not self.kills:
-            raise StoreUnavailableError
-        return True
 
 
 class Lived:

@@ -144,7 +144,7 @@ class _Taking:
                 expire(deps, first, state)
                 return Again.AT_ONCE
             self._refuse_awaiting(first)
-        if self.request.respond_async and first.status in (Status.RUNNING, Status.QUEUED):
+        if self.request.respond_async and first.status in (Status.RUNNING, Status.QUEUED, Status.ANSWERED):
             return None
         return self._wait_or_refuse(first.turn)
 
