@@ -1,0 +1,147 @@
+"""What the hosts of other frameworks share: their checkpoints, and the errors of the run that they must not swallow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from turnkeep.agent.history import calls_of, for_provider, split_system
+from turnkeep.errors import ConversationMismatchError, MalformedStoredItemError, UnknownStoredFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from turnkeep.agent.port import TurnContext
+    from turnkeep.agent.trace import Trace
+    from turnkeep.agent.window import Kept
+    from turnkeep.messages import Message
+
+_PAUSED_FORMAT = "flowchart-v1"
+
+
+class Fences:
+    """The run's own checks, called from inside a framework that may turn what they raise into something else.
+
+    What was raised once is raised at every later check, and by ``settle`` when the framework has returned: whatever the
+    framework made of it, the run ends by it.
+    """
+
+    def __init__(self, context: TurnContext) -> None:
+        self._context = context
+        self._raised: BaseException | None = None
+
+    def check(self) -> None:
+        """Before a model call or a tool call: this attempt still holds its claim, and there is time."""
+        self._guarded(self._context.check)
+
+    def barrier(self) -> None:
+        """Before an iteration's tools: what was agreed is durable as far as the mode demands."""
+        self._guarded(self._context.barrier)
+
+    def commit(self, messages: list[Message], iteration: int) -> None:
+        """The run's agreed state moved on."""
+        self._guarded(lambda: self._context.commit(messages, iteration))
+
+    def settle(self) -> None:
+        """Raises what a check raised, if one did."""
+        if self._raised is not None:
+            raise self._raised
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        self.settle()
+        try:
+            call()
+        except BaseException as error:
+            self._raised = error
+            raise
+
+
+def checkpoint_of(
+    engine: str,
+    shared: dict[str, Any],
+    *,
+    pause_data: dict[str, Any],
+    agent_id: str | None,
+    trace: Trace,
+    usage: dict[str, int],
+    paused_at_ms: int,
+) -> dict[str, Any]:
+    """A checkpoint in the engine's shape (CONTRACT.md 3)."""
+    common: dict[str, Any] = {"engine": engine, "usage": usage, "evidence": trace.to_json()}
+    if agent_id is not None:
+        common["agent"] = {"id": agent_id}
+    return {
+        "sharedState": {**common, **shared},
+        "pausedStageId": "tool-calls",
+        "subflowPath": [],
+        "subflowStates": {},
+        "pauseData": pause_data,
+        "pausedAt": paused_at_ms,
+    }
+
+
+def shared_state(
+    checkpoint: dict[str, Any],
+    *,
+    engine: str,
+    needs: dict[str, type],
+    agent_id: str | None,
+    conversation_id: str,
+) -> dict[str, Any]:
+    """What a checkpoint of this engine holds.
+
+    Raises:
+        UnknownStoredFormatError: another engine, or another release's, wrote it.
+        MalformedStoredItemError: it lacks what a resume needs.
+        ConversationMismatchError: another agent asked.
+    """
+    shared = checkpoint.get("sharedState")
+    if not isinstance(shared, dict) or shared.get("engine") != engine:
+        raise UnknownStoredFormatError(
+            found=f"{_PAUSED_FORMAT} of another engine", known=[engine], conversation_id=conversation_id
+        )
+    for name, kind in {"usage": dict, "evidence": dict, **needs}.items():
+        if not isinstance(shared.get(name), kind):
+            raise malformed(f"checkpoint.sharedState.{name}", conversation_id)
+    stored = shared.get("agent")
+    stored_id = stored.get("id") if isinstance(stored, dict) else None
+    if stored_id is not None and agent_id is not None and stored_id != agent_id:
+        raise ConversationMismatchError(stored_agent_id=stored_id, agent_id=agent_id)
+    return shared
+
+
+def malformed(part: str, conversation_id: str) -> MalformedStoredItemError:
+    """A paused run that lacks a part."""
+    return MalformedStoredItemError(found=_PAUSED_FORMAT, part=part, conversation_id=conversation_id)
+
+
+def shown_history(kept: Kept) -> tuple[list[str], list[Message]]:
+    """System texts of earlier turns, and the rest of their messages, closed so that a provider accepts them."""
+    return split_system(for_provider(kept.messages, []))
+
+
+def has_result(messages: Sequence[Message], call_id: object) -> bool:
+    """Whether the newest call of this id has its result among a turn's messages."""
+    for index in reversed(range(len(messages))):
+        if any(call["id"] == call_id for call in calls_of(messages[index])):
+            return any(message.get("toolCallId") == call_id for message in messages[index + 1 :])
+    return False
+
+
+def iterations_in(messages: Sequence[Message]) -> int:
+    """How many assistant messages with calls a turn's messages hold."""
+    return sum(1 for message in messages if calls_of(message))
+
+
+def describe_window(trace: Trace, context: TurnContext, kept: Kept) -> None:
+    """Notes what of earlier turns the model is shown."""
+    window: dict[str, Any] = {"turns": kept.turns, "messages": len(kept.messages)}
+    shown = [turn for turn, _ in context.history_turns][-kept.turns :] if kept.turns else []
+    if shown:
+        window |= {"firstTurn": shown[0], "lastTurn": shown[-1]}
+    window["leftOut"] = {
+        "turns": kept.left_out_turns + context.left_out.get("turns", 0),
+        "messages": kept.left_out_messages + context.left_out.get("messages", 0),
+    }
+    if window["leftOut"]["turns"]:
+        window["leftOut"]["beforeTurn"] = shown[0] if shown else context.info.turn
+    trace.note("window", window)
