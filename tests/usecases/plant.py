@@ -16,7 +16,7 @@ from turnkeep.adapters.bedrock_messages import to_converse
 from turnkeep.agent.history import calls_of
 from turnkeep.agent.loop import Agent
 from turnkeep.agent.scripted import Scene, ScriptedProvider, ScriptedReply, call
-from turnkeep.agent.tools import InDoubt, tool
+from turnkeep.agent.tools import InDoubt, ToolContext, tool
 from turnkeep.ledger.store import Check, Delete, Get, IndexQuery, Put, Query, Update
 from turnkeep.usecases.answer_ask import answer_ask
 from turnkeep.usecases.deps import FixedDeadline
@@ -77,6 +77,8 @@ class Did:
     process: str
     name: str
     n: int
+    key: str
+    """The call's idempotency key, as it was handed to whatever it acts on."""
 
 
 @dataclass
@@ -187,22 +189,22 @@ class Process:
                 self._landed.wait_for(lambda: self.dead or self._counts["put SEG landed"] >= iterations, 20)
         return ScriptedProvider(answers).converse(request)
 
-    def _act(self, name: str, n: int) -> None:
+    def _act(self, name: str, n: int, context: ToolContext) -> None:
         self.live(f"before {name} {n}")
-        self.world.book.append(Did(self.name, name, n))
+        self.world.book.append(Did(self.name, name, n, context.idempotency_key))
         self.live(f"after {name} {n}")
 
     def _tools(self, in_doubt: InDoubt) -> list[Tool]:
         @tool
-        def step(n: int) -> str:
+        def step(n: int, context: ToolContext) -> str:
             """Does something that may be done twice."""
-            self._act("step", n)
+            self._act("step", n, context)
             return f"stepped {n}"
 
         @tool(once=True, in_doubt=in_doubt)
-        def pay(n: int) -> str:
+        def pay(n: int, context: ToolContext) -> str:
             """Does something that may be done once."""
-            self._act("pay", n)
+            self._act("pay", n, context)
             return f"paid {n}"
 
         return [step, pay]
@@ -212,7 +214,7 @@ def _what(one: Read | Write | Check) -> str:
     names = {Get: "get", Query: "query", IndexQuery: "query", Put: "put", Update: "update", Delete: "delete"}
     if isinstance(one, Query):
         return f"query {one.low.split('#')[0]} {'strong' if one.consistent else 'eventual'}"
-    return f"{names[type(one)]} {_kind(_key_of(one))}"  # type: ignore[index]
+    return f"{names[type(one)]} {_kind(_key_of(one))}"
 
 
 def _key_of(one: Any) -> str:
