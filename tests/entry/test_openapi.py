@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from openapi_spec_validator import validate
 
-from tools.openapi import FILE, OPERATIONS, document, refusals_of, routes, text
+from tools.openapi import FILE, document, routes, text
+from tools.openapi_operations import OPERATIONS, refusals_of
 from turnkeep import errors
 from turnkeep.entry.http.errors import REFUSALS, error_reply
 from turnkeep.errors import TurnkeepError

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from pydantic import ValidationError
 
-from tools.openapi import OPERATIONS, refusals_of
 from tools.openapi_models import Error
+from tools.openapi_operations import OPERATIONS, refusals_of
 from turnkeep.agent.port import Answered, Asked, Outcome, TurnContext, TurnInfo
 
 if TYPE_CHECKING:
