@@ -7,7 +7,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from turnkeep.ids import path_form
+from turnkeep.ids import to_base64url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ def paused_rows(rows: Sequence[PausedTurn], now_ms: int) -> list[tuple[str, ...]
 
 def named(conversation_id: str) -> str:
     """An id as it is printed, and as a command takes it: as it is where it can be typed, else as in a path."""
-    return conversation_id if _is_typed(conversation_id) else path_form(conversation_id)
+    return conversation_id if _is_typed(conversation_id) else f"~{to_base64url(conversation_id.encode())}"
 
 
 def _is_typed(conversation_id: str) -> bool:

@@ -18,7 +18,7 @@ from turnkeep.errors import (
     UnreadableError,
 )
 from turnkeep.ids import turn_of_ask
-from turnkeep.ledger.keys import DUE_SHARDS, ConversationKey, turn_of_sk
+from turnkeep.ledger.keys import DUE_SHARDS, TURN_LOW, ConversationKey, turn_of_sk
 from turnkeep.ledger.parsing import is_expired, turn_record
 from turnkeep.ledger.records import Status, TurnRecord
 from turnkeep.ledger.store import Get, IndexQuery, Item, position_of
@@ -76,7 +76,9 @@ def _awaiting(deps: Deps) -> Iterator[list[Item]]:
         after: Item | None = None
         while True:
             (page,) = deps.ledger.store.read([IndexQuery("byDue", f"due#{shard}", limit=PAGE, after=after)])
-            items = [item for item in page.items if item.get("status") == Status.AWAITING.value]
+            # A conversation that is being erased is due too, and has the status of its last turn.
+            turns = [item for item in page.items if str(item["sk"]).startswith(TURN_LOW)]
+            items = [item for item in turns if item.get("status") == Status.AWAITING.value]
             if items:
                 yield items
             if not page.more or not page.items:
