@@ -1,21 +1,50 @@
-"""What the hosts of other frameworks share: their checkpoints, and the errors of the run that they must not swallow."""
+"""What the hosts of other frameworks share: checkpoints, what a tool may know, and checks that nobody swallows."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from turnkeep.agent.history import calls_of, for_provider, split_system
+from turnkeep.agent.idempotency import idempotency_key, occurrence_of
 from turnkeep.errors import ConversationMismatchError, MalformedStoredItemError, UnknownStoredFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from turnkeep.agent.port import TurnContext
+    from turnkeep.agent.port import TurnContext, TurnInfo
     from turnkeep.agent.trace import Trace
     from turnkeep.agent.window import Kept
     from turnkeep.messages import Message
 
 _PAUSED_FORMAT = "flowchart-v1"
+
+
+@dataclass(frozen=True)
+class HostedTurn:
+    """What a framework's tool may know of the turn that it runs in.
+
+    Attributes:
+        info: whose turn it is.
+        time_left_ms: milliseconds until the run has to have ended.
+    """
+
+    info: TurnInfo
+    time_left_ms: Callable[[], int]
+    _messages: Sequence[Message] = field(repr=False)
+
+    def idempotency_key(self, call_id: str) -> str:
+        """The key of a call of this turn: the same for the same call, however often it has to run.
+
+        Raises:
+            KeyError: the turn made no call of this id.
+        """
+        for index in reversed(range(len(self._messages))):
+            for number, call in enumerate(calls_of(self._messages[index])):
+                if call["id"] == call_id:
+                    occurrence = occurrence_of(self._messages, index, number)
+                    return idempotency_key(self.info, call["name"], call["args"], occurrence)
+        raise KeyError(call_id)
 
 
 class Fences:

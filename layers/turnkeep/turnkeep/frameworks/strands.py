@@ -16,7 +16,6 @@ there, so it interrupts first and acts then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from strands.hooks import (
@@ -36,8 +35,7 @@ from strands.types.exceptions import (
 )
 
 from turnkeep.agent.history import calls_of
-from turnkeep.agent.idempotency import idempotency_key, occurrence_of
-from turnkeep.agent.port import Answered, Asked, DurabilityMode, Outcome, TurnContext, TurnInfo
+from turnkeep.agent.port import Answered, Asked, DurabilityMode, Outcome, TurnContext
 from turnkeep.agent.provider import ContextWindowExceededError, ModelError, ModelThrottledError
 from turnkeep.agent.results import plain_json
 from turnkeep.agent.tools import checked_audience
@@ -48,6 +46,7 @@ from turnkeep.decisions import check_answer
 from turnkeep.errors import AgentContractError
 from turnkeep.frameworks.pausing import (
     Fences,
+    HostedTurn,
     checkpoint_of,
     describe_window,
     has_result,
@@ -72,21 +71,6 @@ ENGINE: Final = "turnkeep-strands-1"
 
 INVOCATION_STATE_KEY: Final = "turnkeep"
 """Under this key of Strands' invocation state a tool finds its ``HostedTurn``."""
-
-
-@dataclass(frozen=True)
-class HostedTurn:
-    """What a Strands tool may know of its turn: ``tool_context.invocation_state["turnkeep"]``.
-
-    Attributes:
-        info: whose turn it is.
-        time_left_ms: milliseconds until the run has to have ended.
-        idempotency_key: given the tool use's id, the key of that call: the same however often it has to run.
-    """
-
-    info: TurnInfo
-    time_left_ms: Callable[[], int]
-    idempotency_key: Callable[[str], str]
 
 
 class StrandsAgent:
@@ -238,7 +222,7 @@ class _Run:
         last = self._messages[-1]
         if prompt is None and last["role"] == "assistant" and not calls_of(last):
             return self._answered()  # an earlier attempt had its answer and died before that was committed
-        turn = HostedTurn(self._context.info, self._context.time_left_ms, self._key_of)
+        turn = HostedTurn(self._context.info, self._context.time_left_ms, self._messages)
         try:
             result = self._agent(prompt, invocation_state={INVOCATION_STATE_KEY: turn})
         except Exception as error:
@@ -372,7 +356,7 @@ class _Run:
         elif results:
             self._take_round(message, results)
         else:
-            self._messages += from_strands(message)
+            self._messages.extend(from_strands(message))
 
     def _take_reply(self, message: dict[str, Any]) -> None:
         self._names |= names_in(message)
@@ -391,7 +375,7 @@ class _Run:
             index=len(self._messages) if is_something else None,
         )
         if is_something:
-            self._messages += said
+            self._messages.extend(said)
 
     def _take_round(self, message: dict[str, Any], results: list[dict[str, Any]]) -> None:
         """A round of tool results is over; those that are there already were taken at a pause."""
@@ -399,7 +383,7 @@ class _Run:
         self._take_results([by_id[call["id"]] for call in self._open_calls() if call["id"] in by_id])
         beside = [block for block in message["content"] if "toolResult" not in block]
         if beside:
-            self._messages += from_strands({"role": "user", "content": beside})
+            self._messages.extend(from_strands({"role": "user", "content": beside}))
         self._fences.commit(list(self._messages), iterations_in(self._messages) + 1)
 
     def _take_results(self, results: list[dict[str, Any]]) -> None:
@@ -418,19 +402,6 @@ class _Run:
                 is_error=bool(taken.get("isError")),
                 rerun="possible" if self._rerun else None,
             )
-
-    def _key_of(self, tool_use_id: str) -> str:
-        """The idempotency key of a call of this turn.
-
-        Raises:
-            KeyError: the turn made no such call.
-        """
-        for index in reversed(range(len(self._messages))):
-            for number, call in enumerate(calls_of(self._messages[index])):
-                if call["id"] == tool_use_id:
-                    occurrence = occurrence_of(self._messages, index, number)
-                    return idempotency_key(self._context.info, call["name"], call["args"], occurrence)
-        raise KeyError(tool_use_id)
 
 
 def _alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

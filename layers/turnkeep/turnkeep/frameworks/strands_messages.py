@@ -52,7 +52,7 @@ def from_strands(message: StrandsMessage, tool_names: Mapping[str, str] | None =
         # What the content says by itself is not repeated there.
         found = [found[index] if one is None else one for index, one in enumerate(originals)]
     kept: dict[str, Any] = {}
-    if _joined_blocks(found) != blocks:
+    if [one["content"] for one in to_strands(found)] != [blocks]:
         kept = {"content": encoded(blocks), "covers": len(found)}
     if custom:
         kept["custom"] = encoded(custom)

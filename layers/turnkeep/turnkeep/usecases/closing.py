@@ -63,7 +63,7 @@ def closed(
     missing: tuple[Message, ...] = ()
     if status not in CONTRIBUTES_NOTHING and durable:
         whole = close_dangling(durable, reason or REASONS.get(status, REASONS[Status.FAILED]))
-        missing = tuple(whole[len(durable) :])
+        missing = _added(durable, whole)
         shown = shown_count(whole)
     else:
         shown = 0
@@ -86,6 +86,24 @@ def closed(
         # A marked pause is handed out with its checkpoint (CONTRACT.md 17.1); of any other, the pause is over.
         checkpoint_segment=before.checkpoint_segment if status is Status.FAILED and before.decision else None,
     )
+
+
+def _added(durable: Sequence[Message], whole: Sequence[Message]) -> tuple[Message, ...]:
+    """What closing added to a turn's durable messages, in order.
+
+    Usually the tail. A framework may have run calls behind the one that waits, so that the results that are missing
+    belong in front of results that are there; they are stored behind them, and readers put results in call order.
+    """
+    if list(whole[: len(durable)]) == list(durable):
+        return tuple(whole[len(durable) :])
+    rest = list(durable)
+    added = []
+    for message in whole:
+        if message in rest:
+            rest.remove(message)
+        else:
+            added.append(message)
+    return tuple(added)
 
 
 _ENDS = {Status.FAILED: "answered", Status.COMPLETE: "answered", Status.AWAITING: "answered"}
