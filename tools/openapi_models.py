@@ -77,10 +77,12 @@ class TurnStatusOnly(Reply):
 
 
 class TurnError(Reply):
-    """Why a turn ended without an answer."""
+    """Why a turn ended without an answer. `turn` and `awaiting`: a queued one found that turn asking this."""
 
     code: str
     message: str = ABSENT
+    turn: int = ABSENT
+    awaiting: Ask = ABSENT
 
 
 class Turn(Reply):

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MAX_PAGE_BYTES: Final = 4_000_000
 """Where a page ends: Lambda's replies end at 6 MB, and JSON inside JSON escapes quotes once more."""
 
+SHOWN_OF_ERRORS: Final = ("code", "message", "turn", "awaiting")
+"""What callers see of why a turn ended; the last two of one that found the turn in front of it asking."""
+
 EMPTY: Final = "empty"
 """The status of a conversation that has no turn yet."""
 
@@ -88,7 +91,7 @@ def turn_body(record: TurnRecord, caller: Caller, *, now_ms: int) -> dict[str, A
     if record.status is Status.AWAITING and record.ask is not None:
         body["awaiting"] = ask_view(record.ask, to_audience=is_audience(record.ask, caller))
     if record.error is not None and not record.is_open:
-        body["error"] = {name: record.error[name] for name in ("code", "message") if name in record.error}
+        body["error"] = {name: record.error[name] for name in SHOWN_OF_ERRORS if name in record.error}
     if record.usage:
         body["usage"] = record.usage
     if record.is_dead(now_ms):
