@@ -53,13 +53,16 @@ class Lines:
 
     lines: list[tuple[str, dict[str, Any], bool]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    durations: list[dict[str, int]] = field(default_factory=list)
 
     def line(self, message: str, facts: Mapping[str, Any], *, is_fault: bool) -> None:
         self.lines.append((message, dict(facts), is_fault))
+        self.durations.append({})
 
     def metrics(self, counts: Mapping[str, int], durations_ms: Mapping[str, int]) -> None:
         for name, count in counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
+        self.durations[-1] |= durations_ms
 
     @property
     def text(self) -> str:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.entry.doors import Lines
+from tests.entry.doors import Lines, asking, completed, record
 from turnkeep.clock import ManualClock
-from turnkeep.entry.observability import LOGGED_FACTS, Observation, describe
+from turnkeep.entry.observability import LOGGED_FACTS, OUTCOMES, CountedEvents, Observation, describe
 from turnkeep.entry.settings import BadSettingError, Environment, read_environment
-from turnkeep.entry.wiring import Invocation, NoDoorbell, NoEvents, NoGate, Process, load_factory
+from turnkeep.entry.wiring import Invocation, NoDoorbell, NoGate, Process, load_factory
 from turnkeep.errors import StoreUnavailableError
+from turnkeep.ledger.records import Status
 from turnkeep.usecases.deps import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -151,7 +152,7 @@ def test_a_stack_without_a_queue_a_machine_or_a_bus_says_so_where_one_is_needed(
     deps = invocation().deps
     assert isinstance(deps.doorbell, NoDoorbell)
     assert isinstance(deps.gate, NoGate)
-    assert isinstance(deps.events, NoEvents)
+    deps.events.tell("turn.ended", completed())  # to nobody
     with pytest.raises(BadSettingError, match="TURNKEEP_STATE_MACHINE_ARN"):
         deps.gate.signal("token")
 
@@ -199,6 +200,24 @@ print(json.dumps(sorted(name for name in ("boto3", "pydantic", "botocore.client"
 # --- observability ------------------------------------------------------------------------------------------
 
 
+@dataclass
+class Told:
+    """An event sink that remembers."""
+
+    told: list[tuple[str, Any]] = field(default_factory=list)
+
+    def tell(self, kind: str, record: Any) -> None:
+        self.told.append((kind, record))
+
+
+@dataclass
+class Asked:
+    """A store that was asked so much."""
+
+    round_trips: int
+    calls: int
+
+
 def test_a_line_holds_no_fact_that_is_not_on_the_list() -> None:
     lines = Lines()
     with Observation("request", sink=lines, clock=ManualClock()) as observation:
@@ -216,6 +235,37 @@ def test_a_line_holds_no_fact_that_is_not_on_the_list() -> None:
     }
     assert lines.counts == {"DurableWrites": 2}
     assert not {"principal", "tenant", "message", "output", "token", "key"} & {*LOGGED_FACTS, *LOGGED_FACTS.values()}
+
+
+def test_a_turn_is_counted_where_it_ends_and_nowhere_else() -> None:
+    lines, told = Lines(), Told()
+    with Observation("request", sink=lines, clock=ManualClock()) as observation:
+        events = CountedEvents(told, observation)
+        events.tell("ask.opened", asking())
+        events.tell("ask.closed", asking())
+        for status in (Status.COMPLETE, Status.FAILED, Status.EXPIRED, Status.CANCELLED, Status.REFUSED):
+            events.tell("turn.ended", record(status))
+        observation.outcome("complete")
+    assert lines.counts == dict.fromkeys(OUTCOMES.values(), 1)
+    assert [kind for kind, _ in told.told] == ["ask.opened", "ask.closed", *["turn.ended"] * 5]
+
+
+def test_the_duration_of_what_ran_a_turn_is_a_metric() -> None:
+    lines, clock = Lines(), ManualClock()
+    for notes in (["claimed", "paused"], ["resumed"], ["takeover"], ["claimed", "queued"], ["answered"]):
+        with Observation("request", sink=lines, clock=clock) as observation:
+            for note in notes:
+                observation.note(note, {})
+            clock.advance_ms(40)
+    assert [durations.get("TurnDuration") for durations in lines.durations] == [40, 40, 40, None, None]
+
+
+def test_the_line_says_what_was_asked_of_the_store() -> None:
+    lines = Lines()
+    with Observation("request", sink=lines, clock=ManualClock(), store=Asked(3, 7)):
+        pass
+    ((_, facts, _),) = lines.lines
+    assert facts == {"duration_ms": 0, "store_round_trips": 3, "store_calls": 7}
 
 
 def test_an_exception_is_told_and_passes_on() -> None:
@@ -260,6 +310,7 @@ def test_lines_and_metrics_are_json_on_standard_output(
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "desk")
     with Observation("request") as observation:
         observation.outcome("complete")
+        observation.ended("complete")
         observation.note("ring_late", {"lag_ms": 250})
     line, metrics = map(json.loads, capsys.readouterr().out.splitlines())
     assert (line["level"], line["message"], line["outcome"], line["lag_ms"]) == ("INFO", "request", "complete", 250)

@@ -97,6 +97,9 @@ class DynamoItemStore:
         left_ms: milliseconds that the caller has left; retries end inside it.
         clock: for pauses.
         rand: a number in [0, 1) for jitter.
+
+    Attributes:
+        round_trips: how often somebody waited for the table; what goes side by side is one.
     """
 
     def __init__(
@@ -114,6 +117,12 @@ class DynamoItemStore:
         self._clock = clock or SystemClock()
         self._rand = rand
         self.round_trips = 0
+        self._calls: list[None] = []  # a list, because threads append to it one at a time
+
+    @property
+    def calls(self) -> int:
+        """How many single calls were made, those that were tried again included."""
+        return len(self._calls)
 
     # --- the port -------------------------------------------------------------------------------------------
 
@@ -254,6 +263,7 @@ class DynamoItemStore:
         give_up_at = self._clock.monotonic_ms() + min(self._left_ms(), LONGEST_TRY_MS)
         ceiling = FIRST_PAUSE_MS
         while True:
+            self._calls.append(None)
             try:
                 return call()
             except (ClientError, *BELOW_HTTP, _PartialError) as error:

@@ -23,8 +23,11 @@ from turnkeep.clock import Clock, SystemClock
 from turnkeep.errors import TurnkeepError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from types import TracebackType
+
+    from turnkeep.ledger.records import TurnRecord
+    from turnkeep.usecases.deps import EventSink
 
 LOGGED_FACTS: Final = {
     "conversationId": "conversation",
@@ -41,6 +44,7 @@ LOGGED_FACTS: Final = {
     "action": "action",
     "requestId": "request_id",
     "lag_ms": "lag_ms",
+    "queuedMs": "queued_ms",
     "again": "again",
     "writer": "writer",
 }
@@ -48,15 +52,17 @@ LOGGED_FACTS: Final = {
 
 COUNTED: Final = {
     "claimed": "TurnsClaimed",
+    "queued": "TurnsQueued",
+    "paused": "TurnsPaused",
     "conflict": "ClaimsLost",
     "closed_dead": "DeadTurnsClosed",
     "restarted": "ExecutionsRestarted",
     "erased": "ConversationsErased",
     "ring_failed": "RingsFailed",
     "answered": "Answers",
+    "resumed": "Resumes",
     "takeover": "Takeovers",
     "segment": "DurableWrites",
-    "failed": "TurnsFailed",
     "out_of_time": "TurnsOutOfTime",
     "lease_kept": "LeasesKept",
     "start_failed": "StartsFailed",
@@ -70,12 +76,16 @@ COUNTED: Final = {
 
 OUTCOMES: Final = {
     "complete": "TurnsComplete",
-    "awaiting": "TurnsPaused",
-    "queued": "TurnsQueued",
+    "failed": "TurnsFailed",
     "refused": "TurnsRefused",
     "expired": "TurnsExpired",
     "cancelled": "TurnsCancelled",
 }
+"""How turns end. Each is counted once, by whoever ended it: a repeat that is told of it counts nothing."""
+
+RAN: Final = frozenset({"claimed", "begun", "resumed", "takeover"})
+"""Notes of an invocation that ran a turn, whose duration is therefore a metric, unless it only queued one."""
+
 REFUSALS_COUNTED: Final = {
     "ERR_CONCURRENT_RUN": "Conflicts",
     "ERR_ADMISSION_REFUSED": "AdmissionsRefused",
@@ -95,6 +105,20 @@ class Sink(Protocol):
 
     def metrics(self, counts: Mapping[str, int], durations_ms: Mapping[str, int]) -> None:
         """Publishes counts and durations."""
+        ...
+
+
+class CountsCalls(Protocol):
+    """A store that counts what is asked of it."""
+
+    @property
+    def round_trips(self) -> int:
+        """Times that the invocation waited for the store; what goes side by side is one."""
+        ...
+
+    @property
+    def calls(self) -> int:
+        """Single calls, tried again ones included."""
         ...
 
 
@@ -146,7 +170,7 @@ class Observation:
     Args:
         what: the line's message, such as ``request`` or ``resume``.
         sink: where it goes; by default Powertools.
-        round_trips: asked at the end for the number of round trips to the store.
+        store: asked at the end how much was asked of it.
     """
 
     def __init__(
@@ -155,13 +179,13 @@ class Observation:
         *,
         sink: Sink | None = None,
         clock: Clock | None = None,
-        round_trips: Callable[[], int] | None = None,
+        store: CountsCalls | None = None,
     ) -> None:
         self.what = what
         self._sink = sink
         self._clock = clock or SystemClock()
         self._began_ms = self._clock.monotonic_ms()
-        self.round_trips = round_trips
+        self.store = store
         self.facts: dict[str, Any] = {}
         self.counts: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
@@ -186,8 +210,11 @@ class Observation:
                 self.durations_ms["QueueLag"] = value
 
     def outcome(self, status: str) -> None:
-        """Counts how a turn stood when the invocation ended."""
+        """Says in the line how a turn stood when the invocation ended."""
         self.tell(outcome=status)
+
+    def ended(self, status: str) -> None:
+        """Counts a turn that this invocation ended."""
         if status in OUTCOMES:
             self.counts[OUTCOMES[status]] += 1
 
@@ -209,8 +236,10 @@ class Observation:
         sink = self._sink or powertools_sink()
         duration_ms = self._clock.monotonic_ms() - self._began_ms
         facts = dict(self.facts) | {"duration_ms": duration_ms}
-        if self.round_trips is not None:
-            facts["store_round_trips"] = self.round_trips()
+        if RAN & self.notes.keys() and "queued" not in self.notes:
+            self.durations_ms["TurnDuration"] = duration_ms
+        if self.store is not None:
+            facts |= {"store_round_trips": self.store.round_trips, "store_calls": self.store.calls}
         if self.notes:
             facts["notes"] = dict(self.notes)
         sink.line(self.what, facts, is_fault=self.is_fault)
@@ -227,6 +256,19 @@ class Observation:
             self.is_fault = True
             self.describe(error)
         self.finish()
+
+
+class CountedEvents:
+    """Passes events on, and counts the turns that end."""
+
+    def __init__(self, sink: EventSink, observation: Observation) -> None:
+        self._sink, self._observation = sink, observation
+
+    def tell(self, kind: str, record: TurnRecord) -> None:
+        """See ``EventSink.tell``."""
+        if kind == "turn.ended":
+            self._observation.ended(record.status.value)
+        self._sink.tell(kind, record)
 
 
 def describe(error: BaseException) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from turnkeep.clock import Clock, SystemClock
-from turnkeep.entry.observability import Observation
+from turnkeep.entry.observability import CountedEvents, Observation
 from turnkeep.entry.settings import BadSettingError, Environment, read_environment
 from turnkeep.ledger.ledger import Ledger
 from turnkeep.usecases.deps import Deadline, Deps, Doorbell, EventSink, FixedDeadline, PauseGate
@@ -149,14 +149,14 @@ class Invocation:
         client = cast("DynamoDBClient", process.clients.get("dynamodb", client_config))
         start_is_over()
         store = DynamoItemStore(client, self.environment.table, left_ms=self.deadline.left_ms, clock=self._clock)
-        self._observation.round_trips = lambda: store.round_trips
+        self._observation.store = store
         return Deps(
             ledger=Ledger(store, self._clock),
             clock=self._clock,
             factory=process.build_agent,
             gate=self._gate(),
             doorbell=self._doorbell(),
-            events=self._events(),
+            events=CountedEvents(self._events(), self._observation),
             settings=self.environment.core,
             random_id=secrets.token_urlsafe,
             note=note,

@@ -258,6 +258,7 @@ class Attempt:
         if after.status is not Status.AWAITING:
             self._deps.events.tell("turn.ended", after)
             return
+        self._deps.note("paused", self._facts())
         self._deps.events.tell("ask.opened", after)
         if after.execution_ask is None:
             start_execution(self._deps, after)

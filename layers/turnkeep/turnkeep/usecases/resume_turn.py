@@ -119,8 +119,8 @@ def _claim(deps: Deps, record: TurnRecord, running: TurnRecord, state: State) ->
     if claimed is None:
         return False
     deps.probe("taken over" if dead else "resume claimed")
-    if dead:
-        deps.note("takeover", {"turn": running.turn, "attempt": running.attempt, "runId": running.run_id})
+    facts = {"turn": running.turn, "attempt": running.attempt, "runId": running.run_id}
+    deps.note("takeover" if dead else "resumed", facts)
     return True
 
 

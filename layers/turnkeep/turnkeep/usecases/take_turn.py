@@ -182,6 +182,7 @@ class _Taking:
         deps.probe("claimed")
         deps.note("claimed", {"turn": record.turn, "attempt": 1, "runId": record.run_id})
         if record.status is Status.QUEUED:
+            deps.note("queued", {"turn": record.turn})
             ring(deps, claimed)
             return claimed
         return run_claimed(deps, claimed, state, self.deadline, messages=[self._message], history=history)

@@ -70,8 +70,10 @@ def conversation_key(request: Request, caller: Caller) -> ConversationKey:
 
 
 def key_of(incoming: Incoming) -> ConversationKey:
-    """``conversation_key`` of a request at the door."""
-    return conversation_key(incoming.request, incoming.caller)
+    """``conversation_key`` of a request at the door, told to whoever reads the log."""
+    key = conversation_key(incoming.request, incoming.caller)
+    incoming.observation.tell(conversationId=key.conversation_id)
+    return key
 
 
 def with_applied(reply: Reply, preferences: Preferences, *, with_async: bool = False) -> Reply:

@@ -36,6 +36,7 @@ class Incoming:
     request: Request
     caller: Caller
     invocation: Invocation
+    observation: Observation
 
     @property
     def deps(self) -> Deps:
@@ -142,9 +143,9 @@ class Door:
                     allow_anonymous=environment.core.allow_anonymous,
                 )
             )
-            reply = route.answer(Incoming(request, caller, invocation))
+            reply = route.answer(Incoming(request, caller, invocation, observation))
             if isinstance(reply.body, dict):
-                observation.tell(**{name: reply.body.get(name) for name in ("conversationId", "turn")})
+                observation.tell(**{name: reply.body.get(name) for name in ("conversationId", "turn", "runId")})
                 if isinstance(status := reply.body.get("status"), str) and request.method != "GET":
                     observation.outcome(status)
             return self._respond(reply)
