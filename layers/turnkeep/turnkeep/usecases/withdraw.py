@@ -35,6 +35,7 @@ def withdraw_turn(deps: Deps, caller: Caller, key: ConversationKey, turn: int, *
     while True:
         found = deps.ledger.hydrate(key, history=False, turn=turn)
         require_own(found, caller)
+        found.conversation()  # of a newer release, it says that the turns may mean something else
         record = found.wanted()
         if record is None or record.status is Status.SKIPPED:
             raise TurnNotFoundError
