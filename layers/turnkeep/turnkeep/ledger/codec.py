@@ -26,6 +26,10 @@ MAX_INTEGER_BITS = 13_000
 MIN_DEFLATE_BYTES = 24
 """Shorter texts hardly ever get smaller; trying would cost time for nothing."""
 
+BEST_LEVEL, FAST_LEVEL = 9, 6
+BEST_UP_TO_BYTES = 64_000
+"""Above this the last percent costs more time than it saves."""
+
 DICTIONARY_1 = (
     b"The of and to in that is was for with you are this have not be on it at by from or an your we can will please "
     b'"failurePoint":{"isError":true,"approved":true,"by":"at":,"note":"rerun":"possible"errorERR_RUN_FAILED'
@@ -72,7 +76,8 @@ def pack_text(text: str, *, behind: str = "") -> str | bytes:
     raw = text.encode()
     if len(raw) < MIN_DEFLATE_BYTES:
         return text
-    deflate = zlib.compressobj(9, zlib.DEFLATED, _RAW_DEFLATE, 9, zdict=DICTIONARY_1 + behind.encode())
+    level = BEST_LEVEL if len(raw) <= BEST_UP_TO_BYTES else FAST_LEVEL
+    deflate = zlib.compressobj(level, zlib.DEFLATED, _RAW_DEFLATE, 9, zdict=DICTIONARY_1 + behind.encode())
     small = _MARK_1 + deflate.compress(raw) + deflate.flush()
     return small if len(small) < len(raw) else text
 
