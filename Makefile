@@ -26,7 +26,8 @@ ARGS ?=
 FUZZ_S ?= 60
 PORT ?= 3000
 AWS_PORT ?= 5000
-export PORT AWS_PORT
+CONSOLE_PORT ?= 3001
+export PORT AWS_PORT CONSOLE_PORT
 export SAM_CLI_TELEMETRY := 0
 # sam's makefile builder runs `make` with this in a copy of the layer's folder.
 export TURNKEEP_PIP := $(CURDIR)/$(BIN)/python -m pip
@@ -55,7 +56,7 @@ setup-sam:
 
 # --- use ------------------------------------------------------------------------------------------------------------
 
-run: setup-run  ## starts the local stack (PORT, AWS_PORT); Ctrl-C stops it
+run: setup-run  ## starts the local stack and its page (PORT, AWS_PORT, CONSOLE_PORT); Ctrl-C stops it
 	@exec $(BIN)/python -m local
 
 test: setup  ## runs all tests (ARGS="-k name" for some)

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 # Without compiled modules every start takes three times as long; they go beside their sources in the checkout's .venv.
 sys.dont_write_bytecode = False
@@ -34,18 +35,33 @@ def main(arguments: list[str] | None = None) -> int:
     except PortTaken as taken:
         which = "AWS_PORT" if taken.port == settings.aws_port else "PORT"
         return _give_up(f"port {taken.port} is taken; choose another one with {which}=…", options.supervised)
+    page = None
     try:
+        if not options.supervised:
+            from local.console.page import Page
+
+            page = Page(
+                server.api_url,
+                server.aws_url,
+                state_dir=Path(settings.state_dir),
+                host=settings.host,
+                port=options.console_port,
+            )
         if not stop.is_set():
             server.start()
+    except PortTaken as taken:
+        server.stop()
+        return _give_up(f"port {taken.port} is taken; choose another one with CONSOLE_PORT=…", options.supervised)
     except (FileNotFoundError, ValueError, RuntimeError) as error:
         server.stop()
         return _give_up(str(error), options.supervised)
     if options.supervised:
         print(json.dumps({"api_url": server.api_url, "aws_url": server.aws_url}), flush=True)
-    elif not stop.is_set():
-        from local import console
+    elif page is not None and not stop.is_set():
+        from local import terminal
 
-        console.greet(server, time.monotonic() - server.started_s)
+        page.start()
+        terminal.greet(server, page.url, time.monotonic() - server.started_s)
     while not stop.wait(3600):
         pass
     server.stop()
@@ -62,6 +78,12 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         default=os.environ.get("AWS_PORT") or "5000",
         type=_port,
         help="the endpoint's port (AWS_PORT)",
+    )
+    parser.add_argument(
+        "--console-port",
+        default=os.environ.get("CONSOLE_PORT") or "3001",
+        type=_port,
+        help="the page's port (CONSOLE_PORT)",
     )
     parser.add_argument("--template", default=Settings().template, help="the SAM template")
     parser.add_argument(

@@ -16,6 +16,7 @@ from local.faults import Fault, FaultBook, refusal_of, split_batch
 from local.lambdas import Lambdas, TooManyInvocations, log_result
 from local.permissions import permissions_of
 from local.refusals import aws_json, refuse
+from local.touched import reads_strongly, touched_by
 from local.web import DropConnection, Request, Response
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class AwsEndpoint:
         caller = self._lambdas.caller(request.header("x-amzn-trace-id"))
         names = (caller.function.logical_id, caller.function.name) if caller else ()
         fault = self.faults.meet(service, operation, request.body, names)
+        if fault and caller:
+            fault.met_by.append(caller.request_id)
         response: Response | None = None
         try:
             response = (
@@ -78,6 +81,8 @@ class AwsEndpoint:
                 sent_bytes=len(request.body),
                 received_bytes=len(response.body) if response else 0,
                 permissions=permissions_of(service, operation, request.body) if caller else [],
+                items=touched_by(service, operation, request.body),
+                consistent=reads_strongly(service, request.body),
             )
 
     def _met(self, fault: Fault, service: str, operation: str, request: Request) -> Response:

@@ -21,6 +21,8 @@ class Call:
         error: The answer's error code, or "".
         fault: Kind of the injected fault that it met, or "".
         permissions: What IAM would have to allow a function for it, each as `action resource`.
+        items: The ledger's items that it names, each as partition and sort key.
+        consistent: It is a strongly consistent read.
     """
 
     number: int
@@ -36,6 +38,8 @@ class Call:
     sent_bytes: int
     received_bytes: int
     permissions: list[str]
+    items: list[list[str]]
+    consistent: bool
 
 
 class CallLog:

@@ -122,7 +122,7 @@ class Control:
 
 
 def _fault(body: dict[str, Any]) -> Fault:
-    known = {each.name for each in fields(Fault)} - {"id", "met"}
+    known = {each.name for each in fields(Fault)} - {"id", "met", "met_by"}
     unknown = sorted(set(body) - known)
     if unknown:
         raise ValueError(f"a fault has no {', '.join(unknown)}; it has {', '.join(sorted(known))}")

@@ -57,6 +57,7 @@ class Fault:
     leave: int = 1
     id: int = 0
     met: int = 0
+    met_by: list[str] = field(default_factory=list)  # the invocations that met it
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -39,8 +40,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def run_by_hand(port: int, aws_port: int) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PORT": str(port), "AWS_PORT": str(aws_port), "COLUMNS": "120"}
+def run_by_hand(port: int, aws_port: int, console_port: int = 0) -> subprocess.Popen[str]:
+    ports = {"PORT": str(port), "AWS_PORT": str(aws_port), "CONSOLE_PORT": str(console_port)}
+    environment = {**os.environ, **ports, "COLUMNS": "120"}
     return subprocess.Popen(
         [sys.executable, "-m", "local", "--template", str(TOY)],
         cwd=ROOT,
@@ -64,15 +66,15 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
     return seen
 
 
-@pytest.mark.parametrize("variable", ["PORT", "AWS_PORT"])
+@pytest.mark.parametrize("variable", ["PORT", "AWS_PORT", "CONSOLE_PORT"])
 def test_a_taken_port_is_one_clear_line(variable: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         number = taken.getsockname()[1]
-        ports = {"PORT": free_port(), "AWS_PORT": free_port(), variable: number}
+        ports = {"PORT": free_port(), "AWS_PORT": free_port(), "CONSOLE_PORT": 0, variable: number}
         began_s = time.monotonic()
-        process = run_by_hand(ports["PORT"], ports["AWS_PORT"])
+        process = run_by_hand(ports["PORT"], ports["AWS_PORT"], ports["CONSOLE_PORT"])
         out, err = process.communicate(timeout=30)
     assert process.returncode == 2
     assert out == ""
@@ -86,8 +88,10 @@ def test_it_says_where_it_listens_and_ends_with_everything_it_started(number: si
     process = run_by_hand(port, aws_port)
     try:
         said = read_until(process, "Ctrl-C stops all of it.")
-        assert f"http://127.0.0.1:{port}" in said
-        assert f"http://127.0.0.1:{aws_port}" in said
+        addresses = re.findall(r"http://127\.0\.0\.1:\d+", said)
+        assert addresses[1:3] == [f"http://127.0.0.1:{port}", f"http://127.0.0.1:{aws_port}"]
+        with urllib.request.urlopen(addresses[0], timeout=30) as page:  # the console's comes first
+            assert b"turnkeep" in page.read()
         assert said.count("curl") + said.count("aws dynamodb scan") == 3
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=30) as answer:
             assert answer.status == 200

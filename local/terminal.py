@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 _COLOURS = {2: "green", 3: "cyan", 4: "yellow", 5: "red"}
 
 
-def greet(server: Server, seconds: float) -> None:
+def greet(server: Server, page_url: str, seconds: float) -> None:
     """Says where the stack listens and what to try, and from then on what it answers."""
     console = Console(highlight=False)
     where = Table.grid(padding=(0, 2))
+    where.add_row("console", f"[bold]{page_url}[/bold]  [dim]a page to look at and to try it[/dim]")
     where.add_row("API", f"[bold]{server.api_url}[/bold]")
     where.add_row("AWS endpoint", f"[bold]{server.aws_url}[/bold]")
     where.add_row("functions", ", ".join(function.logical_id for function in server.deployment.functions))
