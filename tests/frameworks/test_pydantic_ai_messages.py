@@ -22,7 +22,12 @@ from pydantic_ai.messages import (
 )
 
 from tests.frameworks.test_strands_messages import JSON, NAMES, OBJECTS, OURS, TEXTS, WITHOUT_OURS, stored
-from turnkeep.frameworks.pydantic_ai_messages import from_pydantic_ai, to_pydantic_ai, without_bookkeeping
+from turnkeep.frameworks.pydantic_ai_messages import (
+    all_from_pydantic_ai,
+    from_pydantic_ai,
+    to_pydantic_ai,
+    without_bookkeeping,
+)
 
 # --- Pydantic AI, turnkeep, Pydantic AI ---------------------------------------------------------------------
 
@@ -72,7 +77,7 @@ THEIRS = st.one_of(
 @settings(deadline=None)
 @given(st.lists(THEIRS, max_size=4))
 def test_what_pydantic_ai_says_comes_back_exactly(messages: list[Any]) -> None:
-    ours = [one for message in messages for one in from_pydantic_ai(message)]
+    ours = all_from_pydantic_ai(messages)
     assert without_bookkeeping(to_pydantic_ai(stored(ours))) == without_bookkeeping(messages)
 
 
@@ -103,7 +108,7 @@ def test_system_prompts_are_the_agents_own_and_not_the_conversations() -> None:
 @settings(deadline=None)
 @given(st.lists(OURS, max_size=6))
 def test_what_turnkeep_stores_comes_back_exactly(messages: list[Any]) -> None:
-    assert [one for message in to_pydantic_ai(messages) for one in from_pydantic_ai(message)] == messages
+    assert all_from_pydantic_ai(to_pydantic_ai(messages)) == messages
 
 
 def test_a_plain_conversation_is_kept_as_turnkeeps_own_is() -> None:
@@ -119,4 +124,9 @@ def test_a_plain_conversation_is_kept_as_turnkeeps_own_is() -> None:
         ModelRequest([ToolReturnPart("x", "1", tool_call_id="a")]),
         ModelResponse([TextPart("done")], model_name="m"),
     ]
-    assert [one for message in theirs for one in from_pydantic_ai(message)] == ours
+    assert all_from_pydantic_ai(theirs) == ours
+
+
+def test_two_requests_with_results_stay_two() -> None:
+    theirs: list[Any] = [ModelRequest([ToolReturnPart("x", "1", tool_call_id=one)]) for one in ("a", "b")]
+    assert [len(message.parts) for message in to_pydantic_ai(stored(all_from_pydantic_ai(theirs)))] == [1, 1]

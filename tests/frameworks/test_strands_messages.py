@@ -172,3 +172,15 @@ def test_a_rounds_results_are_one_message_of_strands_and_one_each_of_ours() -> N
         ],
     }
     assert all_from_strands(theirs) == ours
+
+
+def test_two_messages_with_results_stay_two() -> None:
+    result = {"toolResult": {"toolUseId": "a", "status": "success", "content": [{"text": ""}]}}
+    theirs = [{"role": "user", "content": [result]}] * 2
+    assert to_strands(stored(all_from_strands(theirs))) == theirs
+
+
+def test_words_beside_results_stay_in_their_message() -> None:
+    result = {"toolResult": {"toolUseId": "a", "status": "success", "content": [{"text": "1"}]}}
+    theirs = [{"role": "user", "content": [result, {"text": "go on"}]}]
+    assert to_strands(stored(all_from_strands(theirs))) == theirs

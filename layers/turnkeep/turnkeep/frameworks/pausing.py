@@ -148,6 +148,13 @@ def shown_history(kept: Kept) -> tuple[list[str], list[Message]]:
     return split_system(for_provider(kept.messages, []))
 
 
+def apart(before: Sequence[Message], group: list[Message], kept_key: str) -> list[Message]:
+    """A group of results behind other results says how many it is: the two came as two messages and stay two."""
+    if before and before[-1]["role"] == group[0]["role"] == "tool" and kept_key not in group[0]:
+        return [{**group[0], kept_key: {"covers": len(group)}}, *group[1:]]
+    return group
+
+
 def has_result(messages: Sequence[Message], call_id: object) -> bool:
     """Whether the newest call of this id has its result among a turn's messages."""
     for index in reversed(range(len(messages))):

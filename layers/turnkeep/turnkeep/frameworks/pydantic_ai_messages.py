@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic_ai.messages import ERROR_OUTCOMES, ModelMessagesTypeAdapter, ModelRequest, ModelResponse, ToolReturnPart
 
 from turnkeep.agent.history import calls_of
+from turnkeep.frameworks.pausing import apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,6 +50,14 @@ def from_pydantic_ai(message: ModelMessage) -> list[Message]:
     if metadata or [_dumped(one)["parts"] for one in to_pydantic_ai(found)] != [dumped["parts"]]:
         kept = {**dumped, "metadata": metadata or None}
         found[0] = {**found[0], KEPT: {"message": kept, "covers": len(found)}}
+    return found
+
+
+def all_from_pydantic_ai(messages: Iterable[ModelMessage]) -> list[Message]:
+    """Pydantic AI messages as turnkeep's."""
+    found: list[Message] = []
+    for message in messages:
+        found += apart(found, from_pydantic_ai(message), KEPT)
     return found
 
 

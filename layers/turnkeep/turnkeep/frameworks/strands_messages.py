@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from turnkeep.agent.history import calls_of
 from turnkeep.agent.results import compact_json
+from turnkeep.frameworks.pausing import apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -67,7 +68,7 @@ def all_from_strands(messages: Iterable[StrandsMessage]) -> list[Message]:
     found: list[Message] = []
     for message in messages:
         names |= names_in(message)
-        found += from_strands(message, names)
+        found += apart(found, from_strands(message, names), KEPT)
     return found
 
 
