@@ -46,8 +46,10 @@ PATIENCE_S = 20.0
 @pytest.mark.process
 @pytest.mark.timeout(300)
 def test_roles_allow_what_functions_do_and_nothing_else(tmp_path: Path) -> None:
-    # With so short a time the worker rings again at once where it has to wait for another turn.
-    with LocalStack(state_dir=tmp_path, parameters={"TurnTimeoutSeconds": "10"}) as stack:
+    # With so short a time the worker soon rings again where it has to wait for another turn.
+    # An execution's end that nobody heard of is not told again while this plays.
+    settings: dict[str, Any] = {"parameters": {"TurnTimeoutSeconds": "10"}, "retry_delays_s": (600.0, 600.0)}
+    with LocalStack(state_dir=tmp_path, **settings) as stack:
         Scenario(stack).play()
         calls = stack.calls.list()
         granted = {function: statements_of(stack, function) for function in FUNCTIONS}
@@ -152,7 +154,7 @@ class Scenario:
 
     def queued_behind_a_running_turn(self) -> None:
         held = self.stack.faults.add(
-            "hold", function="TurnFunction", operation="UpdateItem", contains=["busy", "TURN#"]
+            "hold", function="TurnFunction", operation="UpdateItem", contains=["busy", "TURN#"], times=None
         )
         with ThreadPoolExecutor() as pool:
             first = pool.submit(self.send, "busy", LOOKS_UP)

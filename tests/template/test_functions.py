@@ -110,7 +110,7 @@ def test_reconcile_runs_by_the_clock_and_when_an_execution_ends_abnormally(plain
         "detail": {"status": ["FAILED", "TIMED_OUT", "ABORTED"], "stateMachineArn": [{"Ref": "PausedRun"}]},
     }
     (retries,) = of_type(plain, "AWS::Lambda::EventInvokeConfig").values()
-    assert retries["Properties"]["MaximumRetryAttempts"] == 0
+    assert retries["Properties"]["MaximumRetryAttempts"] == 2, "an execution's end is told once"
 
 
 def test_the_machine_is_the_one_that_the_functions_name(source: dict[str, Any]) -> None:

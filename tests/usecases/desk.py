@@ -211,7 +211,8 @@ class Desk:
     def hear_of_ends(self) -> None:
         """EventBridge tells of executions that ended abnormally."""
         while self.steps.ended:
-            self.tell_of_end(self.steps.ended.pop(0))
+            self.tell_of_end(self.steps.ended[0])
+            del self.steps.ended[0]  # a process that raised or died is told again, as Lambda does
 
     def tell_of_end(self, execution: Execution) -> dict[str, Any]:
         detail = {"status": execution.status, "input": execution.input, "name": execution.name}
@@ -225,7 +226,7 @@ class Desk:
             for act in (self.work, self.hear_of_ends, self.reconcile):
                 try:
                     act()
-                except Crash:
+                except (Crash, StoreUnavailableError):
                     continue
             self.steps.settle()
             if self.at_rest():

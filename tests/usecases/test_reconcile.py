@@ -9,6 +9,7 @@ import pytest
 
 from tests.usecases.desk import NO, Desk
 from tests.usecases.workshop import ALICE, KEY, Crash
+from turnkeep.errors import StoreUnavailableError
 from turnkeep.ledger.keys import ConversationKey
 from turnkeep.ledger.records import Status
 from turnkeep.ledger.store import Put, Update
@@ -173,6 +174,28 @@ def test_an_end_that_is_told_twice_or_late_is_replaced_once() -> None:
     desk.shop.pass_ms(DAY_MS)
     assert desk.reconcile().done == {}, "and looking at it every minute for it is over, too"
     assert len(desk.steps.running) == 1
+
+
+def test_an_end_that_nobody_could_attend_to_is_told_again() -> None:
+    """Lambda tries an event again where the function raised; between token and expiry nobody else would look."""
+    desk = Desk()
+    desk.say("pay")
+    desk.steps.play()
+    first = desk.steps.running[0]
+    desk.steps.stop(first)
+    for where in ("before read", "before write"):
+
+        def away(point: str, where: str = where) -> bool:
+            if point == where:
+                raise StoreUnavailableError
+            return False
+
+        desk.dies = away
+        with pytest.raises(StoreUnavailableError):
+            desk.tell_of_end(first)
+        assert desk.steps.running == []
+    desk.dies = lambda here: False
+    assert desk.tell_of_end(first) == {"done": {"restarted": 1}}
 
 
 def test_an_end_that_is_told_behind_the_turns_own_is_nothing() -> None:

@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from turnkeep.errors import TurnkeepError
+from turnkeep.errors import StoreUnavailableError, TurnkeepError
 from turnkeep.ledger.hydrate import load_segments
 from turnkeep.ledger.keys import CONVERSATION, DUE_SHARDS, ConversationKey, turn_of_sk
 from turnkeep.ledger.records import Status, TurnRecord
@@ -99,9 +99,14 @@ def reconcile_turn(deps: Deps, key: ConversationKey, turn: int, *, ended_abnorma
 
     Returns:
         What was done, as one word.
+
+    Raises:
+        StoreUnavailableError: nothing was done; try again (that an execution ended is told once).
     """
     try:
         return _reconcile_turn(deps, key, turn, ended_abnormally=ended_abnormally)
+    except StoreUnavailableError:
+        raise
     except TurnkeepError as error:
         return _failed(deps, error)
 
