@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.usecases.envelopes import FIXTURES, ODD, envelope, envelopes, fixture, paused_envelope, said, user
 from tests.usecases.stores import Died, Dying, Losing, Paused
-from tests.usecases.workshop import ALICE, KEY, Workshop, ids, noise, saying
+from tests.usecases.workshop import ALICE, BOB, KEY, Workshop, ids, noise, saying
 from turnkeep.clock import ManualClock
 from turnkeep.envelope import envelope_owner, envelope_transcript
 from turnkeep.errors import (
@@ -32,6 +32,7 @@ from turnkeep.ledger.memory import MemoryItemStore
 from turnkeep.ledger.store import Update
 from turnkeep.retention import BackendRetention, session_retention
 from turnkeep.sessions import SessionPage, SessionStore
+from turnkeep.usecases.create_conversation import create_conversation
 from turnkeep.usecases.deps import FixedDeadline, Settings
 from turnkeep.usecases.reconcile import reconcile
 
@@ -242,6 +243,61 @@ def test_many_first_writers_at_once_leave_one_owner_with_one_conversation() -> N
         store = SessionStore(Ledger(memory, ManualClock()))
         assert store.owner_of("s") == winners[0]
         assert same_json(store.hydrate("s"), talk(f"by {winners[0]}", by=winners[0]))
+
+
+@pytest.mark.parametrize("nth", [2, 3])
+def test_a_writer_who_slept_learns_of_an_empty_conversation_that_somebody_made(nth: int) -> None:
+    memory = MemoryItemStore()
+
+    def bob_creates() -> None:
+        shop = Workshop(store=memory, random_id=lambda size: "bobs")
+        deadline = FixedDeadline.after(shop.clock, 20_000)
+        create_conversation(shop.deps(), BOB, conversation_id="c-1", deadline=deadline)
+
+    with pytest.raises(SessionOwnershipConflictError):
+        sessions(Paused(memory, nth, bob_creates)).persist("c-1", talk("one"))
+    assert [item["sk"] for item in memory.items()] == ["CONVERSATION"]
+    assert sessions(memory).owner_of("c-1") == "bob"
+
+
+def test_a_writer_who_slept_through_an_erasure_brings_nothing_back() -> None:
+    memory = MemoryItemStore()
+    sessions(memory).persist("c-1", talk("one"))
+    slow = SessionStore(
+        Ledger(Paused(memory, 5, lambda: sessions(memory).forget("c-1")), ManualClock()), random_id=lambda size: "slow"
+    )
+    with pytest.raises(ConversationExistsError):
+        slow.persist("c-1", talk("one", "two"))
+    assert [item["sk"] for item in memory.items()] == ["CONVERSATION"]
+    assert sessions(memory).hydrate("c-1") is None
+
+
+def test_turns_are_added_to_the_life_that_was_read_and_to_no_later_one() -> None:
+    memory = MemoryItemStore()
+    sessions(memory).persist("c-1", talk("one"))
+
+    def another_life() -> None:
+        memory.delete([(str(item["pk"]), str(item["sk"])) for item in memory.items()])
+        SessionStore(Ledger(memory, ManualClock()), random_id=lambda size: "later").persist("c-1", talk("anew"))
+
+    slow = SessionStore(Ledger(Paused(memory, 5, another_life), ManualClock()), random_id=lambda size: "slow")
+    slow.persist("c-1", talk("one", "two"))
+    assert same_json(sessions(memory).hydrate("c-1"), talk("one", "two"))
+    assert len(epochs(memory)) == 1, "nothing of the life in between is left"
+
+
+def test_a_number_that_somebody_claimed_in_between_is_not_given_out_again() -> None:
+    shop = Workshop(saying("Hello."))
+    store = SessionStore(Ledger(shop.memory, shop.clock), random_id=lambda size: "before")
+    store.persist("c-1", talk("one"))
+    slow = SessionStore(
+        Ledger(Paused(shop.memory, 5, lambda: shop.take_and_die("claimed", "mine")), shop.clock),
+        random_id=lambda size: "slow",
+    )
+    slow.persist("c-1", talk("one", "two"))
+    numbers = [int(str(item["sk"]).split("#")[1]) for item in shop.items("TURN#")]
+    assert min(numbers) > 2, "turn 2 was claimed, and its process may still be at work"
+    assert same_json(store.hydrate("c-1"), talk("one", "two"))
 
 
 # --- beside turnkeep's own doors ----------------------------------------------------------------------------
