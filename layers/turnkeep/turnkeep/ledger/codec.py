@@ -76,10 +76,19 @@ def pack_text(text: str, *, behind: str = "") -> str | bytes:
     raw = text.encode()
     if len(raw) < MIN_DEFLATE_BYTES:
         return text
-    level = BEST_LEVEL if len(raw) <= BEST_UP_TO_BYTES else FAST_LEVEL
-    deflate = zlib.compressobj(level, zlib.DEFLATED, _RAW_DEFLATE, 9, zdict=DICTIONARY_1 + behind.encode())
-    small = _MARK_1 + deflate.compress(raw) + deflate.flush()
+    dictionary = DICTIONARY_1 + behind.encode()
+    if len(raw) > BEST_UP_TO_BYTES:
+        small = _deflated(raw, dictionary, FAST_LEVEL, zlib.Z_DEFAULT_STRATEGY)
+    else:
+        # What repeats itself and what does not want to be treated differently, and nobody knows before.
+        ways = (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED)
+        small = min((_deflated(raw, dictionary, BEST_LEVEL, way) for way in ways), key=len)
     return small if len(small) < len(raw) else text
+
+
+def _deflated(raw: bytes, dictionary: bytes, level: int, strategy: int) -> bytes:
+    deflate = zlib.compressobj(level, zlib.DEFLATED, _RAW_DEFLATE, 9, strategy, zdict=dictionary)
+    return _MARK_1 + deflate.compress(raw) + deflate.flush()
 
 
 def pack_bytes(text: str) -> bytes:

@@ -2,7 +2,7 @@
 
 What conditions, indexes and the state machine read are attributes of their own. Everything else that a turn came to
 lies in one, ``body``, because what is deflated together gets smaller together. What is absent, empty or a default is
-left out: a kilobyte is a unit of money.
+left out, and so is what follows from the rest: a kilobyte is a unit of money.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from turnkeep.ledger.records import (
     TurnRecord,
     verdict_of,
 )
+from turnkeep.messages import shown_count
 
 if TYPE_CHECKING:
     from turnkeep.ledger.store import Item, Value
@@ -38,6 +39,7 @@ TURN_ATTRIBUTES = frozenset({
 # fmt: on
 """Every attribute that a TURN item may have beside its keys."""
 
+_RUN_ID = re.compile(r"run-(\d{1,16})-")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -81,10 +83,10 @@ def _plain(record: TurnRecord) -> Item:
         "leaseUntil": record.lease_until_ms or None,
         "principal": record.principal,
         "previous": record.previous,
-        "startedAt": record.started_at_ms,
+        "startedAt": record.started_at_ms if record.started_at_ms != began_ms(record.run_id) else None,
         "savedAt": record.saved_at_ms or None,
         "before": record.base_count or None,
-        "shown": record.shown_count or None,
+        "shown": record.shown_count if record.shown_count != shown_in(record) else None,
         "segments": record.segments or None,
         "request": hash_value(record.request),
         "digest": hash_value(record.digest),
@@ -176,6 +178,19 @@ def _mark_to_keep(record: TurnRecord) -> dict[str, Any]:
     if decision is not None and "decision" in mark and to_text(mark["decision"]) == to_text(_inline(decision)):
         del mark["decision"]
     return mark
+
+
+def began_ms(run_id: str) -> int:
+    """When a run began, as its id says; 0 where that says nothing."""
+    match = _RUN_ID.match(run_id)
+    return int(match.group(1)) if match is not None else 0
+
+
+def shown_in(record: TurnRecord) -> int:
+    """How many messages a transcript shows of a turn that is complete and lies in its record as a whole, else 0."""
+    if record.status is not Status.COMPLETE or record.segments or record.adopted:
+        return 0
+    return shown_count([record.user, *record.messages])
 
 
 def hash_value(text: str | None) -> str | bytes | None:

@@ -5,11 +5,12 @@ The few facts that are needed before anybody may judge an item (its owner, wheth
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from turnkeep.errors import MalformedStoredItemError, UnknownStoredFormatError
 from turnkeep.ledger.codec import from_text, unpack_text
-from turnkeep.ledger.items import hash_value
+from turnkeep.ledger.items import began_ms, hash_value, shown_in
 from turnkeep.ledger.keys import ConversationKey, turn_of_sk
 from turnkeep.ledger.records import (
     KNOWN_FORMATS,
@@ -122,18 +123,19 @@ def turn_record(item: Item, key: ConversationKey) -> TurnRecord:
         raise read.fail("user")
     body = read.maybe_object("body", behind=user_text) or {}
     decision = _decision(read)
-    return TurnRecord(
+    run_id = read.maybe_text("runId") or ""
+    record = TurnRecord(
         key=key,
         turn=turn,
         status=status,
         epoch=read.text("epoch"),
         format=read.format,
         attempt=read.maybe_integer("attempt", 1),
-        run_id=read.maybe_text("runId") or "",
+        run_id=run_id,
         lease_until_ms=read.maybe_integer("leaseUntil"),
         principal=read.maybe_text("principal"),
         previous=read.integer("previous"),
-        started_at_ms=read.maybe_integer("startedAt"),
+        started_at_ms=read.maybe_integer("startedAt", began_ms(run_id)),
         saved_at_ms=read.maybe_integer("savedAt"),
         base_count=read.maybe_integer("before"),
         shown_count=read.maybe_integer("shown"),
@@ -161,6 +163,7 @@ def turn_record(item: Item, key: ConversationKey) -> TurnRecord:
         answered_mark=_mark(read, decision),
         delete_after_s=read.integer("deleteAfter_s") if "deleteAfter_s" in item else None,
     )
+    return record if "shown" in item else replace(record, shown_count=shown_in(record))
 
 
 def _part(read: _Reader, body: dict[str, Any], name: str, kind: type) -> Any:

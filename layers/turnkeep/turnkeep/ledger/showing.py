@@ -15,7 +15,7 @@ from turnkeep.ledger.items import conversation_attributes
 from turnkeep.ledger.keys import CONVERSATION
 from turnkeep.ledger.parsing import is_expired, lenient_owner
 from turnkeep.ledger.records import ConversationRecord, TurnRecord
-from turnkeep.ledger.store import AllOf, Applied, Condition, Put, Refused, Update, Write
+from turnkeep.ledger.store import AllOf, Applied, Condition, Missing, Put, Refused, Update, Write
 
 if TYPE_CHECKING:
     from turnkeep.ledger.store import Item
@@ -58,7 +58,9 @@ class Showing:
     def usual(self) -> Write:
         """The write that goes beside a commit: the difference to what was read, where that is still what is there."""
         known = self.known
-        if known is None or known.epoch != self.turn.epoch:
+        if known is None:
+            return self._made(Missing("pk"))
+        if known.epoch != self.turn.epoch:
             return self.whole()
         new = self.record
         old_attributes, attributes = conversation_attributes(known), conversation_attributes(new)
@@ -93,12 +95,12 @@ class Showing:
             ),
         )
 
-    def _anew(self) -> Write:
-        """In place of a life that has expired: nothing of it stays."""
+    def _made(self, where: Condition) -> Write:
+        """As a new item; nothing of what may be there stays."""
         record = replace(self.record, owner=self.turn.principal, created_at_ms=self.turn.started_at_ms or self.now_ms)
         pk, sk = self._key
         item: Item = {"pk": pk, "sk": sk, **conversation_attributes(record)}
-        return Put(item, conditions.conversation_is_over(self.now_ms))
+        return Put(item, where)
 
     def next_try(self, answer: Applied | Refused) -> Write | None:
         """What is left to write after the usual write's answer: nothing, where it took or where more is shown.
@@ -112,7 +114,7 @@ class Showing:
             return None
         item, turn = answer.item, self.turn
         if is_expired(item, self.now_ms) and "erasing" not in item:
-            return self._anew()
+            return self._made(conditions.conversation_is_over(self.now_ms))
         if item.get("epoch") != turn.epoch or "erasing" in item:
             raise SessionNotFoundError(turn.key.conversation_id)
         owner = lenient_owner(item)
