@@ -26,7 +26,7 @@ from turnkeep.errors import (
 from turnkeep.ledger.keys import ConversationKey
 from turnkeep.ledger.memory import MemoryItemStore
 from turnkeep.ledger.records import Status
-from turnkeep.ledger.store import Put, Unavailable, Update
+from turnkeep.ledger.store import Put, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -406,7 +406,8 @@ class ConversationLost(MemoryItemStore):
     lost = True
 
     def write(self, writes: Any) -> Any:
-        kept = [not (self.lost and isinstance(one, Update) and one.key[1] == "CONVERSATION") for one in writes]
+        places = [one.item["sk"] if isinstance(one, Put) else one.key[1] for one in writes]
+        kept = [not (self.lost and place == "CONVERSATION") for place in places]
         answers = iter(super().write([one for one, keep in zip(writes, kept, strict=True) if keep]))
         return [next(answers) if keep else Unavailable(StoreUnavailableError()) for keep in kept]
 
