@@ -25,7 +25,9 @@ function build(again) {
 
 async function load(query) {
   const { waiting, ended } = await read("executions");
-  const selected = query.x ?? waiting[0]?.arn ?? ended[0]?.arn ?? null;
+  const all = [...waiting, ...ended];
+  const ofConversation = all.find((row) => query.c && row.pk === query.c);
+  const selected = query.x ?? (ofConversation ?? all[0])?.arn ?? null;
   const mark = (row) => ({ ...row, current: row.arn === selected });
   const turns = await asks(waiting);
   if (waiting.length) showList(parts.waiting, waiting.map((row) => ({ ...mark(row), ...turns.get(row.arn) })), (row) => row.arn, card);
@@ -56,7 +58,7 @@ async function asks(waiting) {
 function heading(row) {
   return h(
     "a",
-    { class: "pick", href: `#paused?${new URLSearchParams({ x: row.arn })}`, "aria-current": row.current ? "true" : null, "data-focus": row.arn },
+    { class: "pick", href: `#paused?${new URLSearchParams({ ...(row.pk && { c: row.pk }), x: row.arn })}`, "aria-current": row.current ? "true" : null, "data-focus": row.arn },
     h("span", { class: "id" }, row.conversationId ?? row.name),
     h("span", { class: "dim" }, `turn ${row.turn} · ${row.audience ?? ""} · `, ticking(row.startedAt)),
     badge(row.status),
