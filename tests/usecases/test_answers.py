@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.usecases.desk import NO, SAM, YES, Desk
-from tests.usecases.workshop import ALICE, BOB, KEY, NOBODY, doing, key_of, noise
+from tests.usecases.workshop import ALICE, BOB, KEY, NOBODY, Crash, doing, key_of, noise
 from turnkeep.agent.port import Asked
 from turnkeep.errors import (
     AlreadyAnsweredError,
@@ -405,6 +405,45 @@ def test_the_record_names_the_verified_caller_whatever_the_decision_says() -> No
     desk.answer(asked, {"approved": True, "by": "the president"})
     assert desk.turn().decision is not None
     assert desk.turn().decision.answered_by == "sam"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("repeats", ["with its key", "without one", "by somebody else"])
+def test_an_answer_that_nobody_was_told_of_is_told_by_the_next_one_at_once(repeats: str) -> None:
+    """The process died between the record and the signal: no time passes and nobody reconciles."""
+    desk = Desk()
+    asked, key = desk.say("pay"), key_of("k-1") if repeats == "with its key" else None
+    desk.steps.play()
+    desk.dies = lambda here: here == "before send_task_success"
+    with pytest.raises(Crash):
+        desk.answer(asked, idempotency=key)
+    desk.dies = lambda here: False
+    desk.steps.play()
+    assert desk.turn().status is Status.ANSWERED
+    if repeats == "with its key":
+        desk.answer(asked, idempotency=key)
+    else:
+        other = SAM if repeats == "without one" else Caller("sue", roles=frozenset({"supervisor"}))
+        with pytest.raises(AlreadyAnsweredError):
+            desk.answer(asked, NO, caller=other)
+    desk.steps.play()
+    assert desk.turn().status is Status.COMPLETE
+    assert desk.paid == ["B-200"]
+
+
+def test_a_resume_that_died_is_looked_at_when_the_answer_comes_again() -> None:
+    desk = Desk()
+    asked = desk.say("pay")
+    desk.answer(asked, NO)
+    desk.dies = lambda here: here == "resume claimed"
+    desk.steps.play()
+    desk.dies = lambda here: False
+    desk.steps.stop(desk.steps.running[0])
+    desk.steps.ended.clear()
+    desk.shop.pass_ms(311_000)
+    with pytest.raises(AlreadyAnsweredError):
+        desk.answer(asked, NO)
+    desk.steps.play()
+    assert desk.turn().status is Status.COMPLETE
 
 
 # --- waiting ------------------------------------------------------------------------------------------------
