@@ -49,13 +49,13 @@ class Request:
         """
         scope = _mapping(event.get("requestContext"))
         http = _mapping(scope.get("http"))
-        method = str(http.get("method") or event.get("httpMethod") or "").upper()
-        _, _, template = str(event.get("routeKey") or "").partition(" ")
-        request_id = scope.get("requestId") or getattr(context, "aws_request_id", None) or ""
+        method = (_text(http.get("method")) or _text(event.get("httpMethod"))).upper()
+        _, _, template = _text(event.get("routeKey")).partition(" ")
+        request_id = _text(scope.get("requestId")) or getattr(context, "aws_request_id", None) or ""
         body = event.get("body")
         return cls(
             method=method,
-            route=template or event.get("resource") or None,
+            route=template or _text(event.get("resource")) or None,
             path=_path(event, scope),
             path_parameters=_texts(event.get("pathParameters")),
             query=_texts(event.get("queryStringParameters")),
@@ -99,7 +99,7 @@ class Request:
 
 
 def _path(event: Mapping[str, Any], scope: Mapping[str, Any]) -> str:
-    path = str(event.get("rawPath") or event.get("path") or "")
+    path = _text(event.get("rawPath")) or _text(event.get("path"))
     stage = scope.get("stage")
     if isinstance(stage, str) and stage not in {"", "$default"} and path.startswith(f"/{stage}/"):
         return path[len(stage) + 1 :]
@@ -108,6 +108,10 @@ def _path(event: Mapping[str, Any], scope: Mapping[str, Any]) -> str:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _texts(value: Any) -> dict[str, str]:

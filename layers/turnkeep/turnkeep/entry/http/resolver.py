@@ -108,7 +108,9 @@ class Door:
         """
         with self._observe() as observation:
             request = self._matched(Request.of(event, context))
-            observation.tell(requestId=request.request_id, method=request.method, route=request.route or "none")
+            if (request.method, request.route) in self._routes:  # whatever else an event names is nobody's text to log
+                observation.tell(method=request.method, route=request.route)
+            observation.tell(requestId=request.request_id)
             self._app.context.update(request=request, observation=observation, lambda_context=context)
             try:
                 return self._app.resolve(_routing_event(request), context)
