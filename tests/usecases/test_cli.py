@@ -261,14 +261,15 @@ def test_an_ask_is_withdrawn_and_the_conversation_goes_on(stack: LocalStack, she
 # --- erase --------------------------------------------------------------------------------------------------
 
 
-def test_an_erasure_says_what_it_removed_and_stops_what_waits(stack: LocalStack, process: Process, name: str) -> None:
-    shell = process
+def test_an_erasure_says_what_it_removed_and_stops_what_waits(
+    stack: LocalStack, process: Process, shell: Inside, name: str
+) -> None:
     talk(stack, name, "Where is order A-100?")
     asking(stack, shell, name)
     assert wait_for(lambda: bool(executions(stack, name)))
-    unsure = shell("erase", name)
+    unsure = process("erase", name)
     assert (unsure.code, "--yes" in unsure.err) == (2, True)
-    done = shell("erase", name, "--yes")
+    done = process("erase", name, "--yes")
     assert (done.code, done.err) == (0, "")
     assert "1 execution stopped" in done.out
     assert wait_for(lambda: not executions(stack, name))
