@@ -55,8 +55,10 @@ class Sleeper:
 
 
 def ledger(plant: Plant) -> list[Any]:
-    """What decides: CONVERSATION and the turns. Segments count by the attempt that wrote them, and that a request became
-    its turn, or that a call acted, is true however late it is said.
+    """What decides: CONVERSATION and the turns.
+
+    Segments count by the attempt that wrote them, and that a request became its turn, or that a call acted, is true
+    however late it is said.
     """
     return [item for item in plant.shop.items() if str(item["sk"]).split("#")[0] in ("CONVERSATION", "TURN")]
 
