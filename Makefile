@@ -35,7 +35,7 @@ export TURNKEEP_PIP := $(CURDIR)/$(BIN)/python -m pip
 TYPED := layers/turnkeep/turnkeep layers/agent functions local tools
 
 .PHONY: help setup setup-run setup-sam run test demo token lint format types imports template build api check openapi \
-  lock clean
+  lock screenshots clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ openapi: setup  ## writes docs/openapi.json from the code
 
 lock: setup  ## resolves the requirement files anew (UPGRADE=1 takes newer versions)
 	@$(BIN)/python tools/lock.py $(if $(UPGRADE),--upgrade)
+
+screenshots: setup  ## takes the README's pictures of the console (needs Chromium)
+	@$(BIN)/python -m tools.screenshots
 
 clean:  ## removes what was built and installed here
 	rm -rf .venv .venv-* .aws-sam .turnkeep .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,13 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def open_page(browser: Any, console: Console) -> Iterator[Any]:
     """Opens a page of its own person: its own storage. At the end nothing may have failed or gone elsewhere."""
+    with pages_of(browser, console) as open_one:
+        yield open_one
+
+
+@contextmanager
+def pages_of(browser: Any, console: Console) -> Iterator[Any]:
+    """Opens pages of a console; at the end nothing may have failed in them, and nothing may have gone elsewhere."""
     contexts: list[Any] = []
     wrong: list[str] = []
 
@@ -71,7 +79,9 @@ def open_page(browser: Any, console: Console) -> Iterator[Any]:
         page.goto(f"{console.url}/{fragment}")
         return page
 
-    yield open_one
-    for context in contexts:
-        context.close()
+    try:
+        yield open_one
+    finally:
+        for context in contexts:
+            context.close()
     assert wrong == []

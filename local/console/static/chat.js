@@ -68,7 +68,10 @@ async function load(query) {
   drawConversations(parts.list, conversations, "chat", query.c);
   conversation = query.c ? await read("conversation", { pk: query.c }) : null;
   if ((query.c ?? null) !== current) return;
+  // Who reads at the end stays there while it grows.
+  const atEnd = window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
   draw(conversation);
+  if (atEnd && !document.activeElement?.closest?.(".answer-form")) toTheEnd();
 }
 
 function draw(found) {

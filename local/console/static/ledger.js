@@ -54,7 +54,7 @@ function costs(rows) {
   return [
     h("h3", null, "What each turn cost"),
     plot(rows),
-    h("p", { class: "dim" }, `Writes: ${units(Math.min(...writes))} to ${units(Math.max(...writes))} units a turn, over ${rows.length} turns. A turn writes what it adds, however long the conversation is; reads grow by a unit where more of it is read. Reckoned by DynamoDB’s rule from the sizes on the wire, retries and takeovers included.`),
+    h("p", { class: "dim" }, `Writes: ${units(Math.min(...writes))} to ${units(Math.max(...writes))} units a turn, over ${rows.length} turns. A turn writes what it adds, however long the conversation is: turns alike cost alike. One that acts once, waits for a person or is taken over writes more. Reckoned by DynamoDB’s rule from the sizes on the wire.`),
     h(
       "details",
       { "data-keep": "cost-table" },
