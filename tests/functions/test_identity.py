@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -106,7 +105,7 @@ def reads_of(calls: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("caller", "takes_anonymous"), ROWS)
 def test_every_route_for_every_caller(
-    stage: Stage, handlers: Handlers, monkeypatch: pytest.MonkeyPatch, caller: str, takes_anonymous: bool
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch, caller: str, takes_anonymous: bool
 ) -> None:
     asks = furnish(handlers, "")
     monkeypatch.setenv("TURNKEEP_ALLOW_ANONYMOUS", str(takes_anonymous).lower())
@@ -119,7 +118,6 @@ def test_every_route_for_every_caller(
             nowhere[route] = seen.without_request_id(), handlers.asked("nowhere")
     for conversation in CONVERSATIONS:
         for route, status in expected(conversation, caller, takes_anonymous=takes_anonymous):
-            before = stage.items() if status in (401, 404) else []
             seen = handlers.ask(route, who, conversation, **request_of(route, asks.get(conversation, asks["alices"])))
             asked = handlers.asked(conversation)
             assert seen.status == status, (conversation, route, seen.text)
@@ -127,8 +125,8 @@ def test_every_route_for_every_caller(
                 continue
             assert seen.code == {401: "ERR_IDENTITY_NOT_VERIFIED", 404: "ERR_SESSION_NOT_FOUND"}[status]
             assert (seen.without_request_id(), asked) == nowhere.get(route, (seen.without_request_id(), asked))
+            # It wrote nothing, nowhere.
             assert {name for name, _ in asked} <= (set() if status == 401 else {"GetItem", "Query"})
-            assert stage.items() == before
             for secret in ("alice", "bob", "carl", "acme", "supervisor", conversation):
                 assert secret not in seen.text
 
@@ -143,22 +141,20 @@ def test_a_message_to_somebody_elses_conversation_reads_what_a_new_one_reads(sta
     assert costs == reads_of(handlers.asked("bobs"))
 
 
-@pytest.mark.parametrize("caller", CALLERS)
-def test_listings_show_ones_own_and_what_one_may_answer(
-    handlers: Handlers, monkeypatch: pytest.MonkeyPatch, caller: str
-) -> None:
+def test_listings_show_ones_own_and_what_one_may_answer(handlers: Handlers, monkeypatch: pytest.MonkeyPatch) -> None:
     furnish(handlers, "")
-    who = CALLERS[caller]
-    conversations, asks = (handlers.ask(route, who, "") for route in LISTINGS)
-    if caller == "nobody":
-        assert {conversations.status, asks.status} == {501}
-        monkeypatch.setenv("TURNKEEP_ALLOW_ANONYMOUS", "false")
-        assert {handlers.ask(route, who, "").status for route in LISTINGS} == {401}
-        return
-    owned = {"alice": ["alices"], "carl, of no tenant": ["carls"]}.get(caller, [])
-    assert [line["conversationId"] for line in conversations.body["conversations"]] == owned
-    answers = {"sue, a supervisor": ["alices"]}.get(caller, [])
-    assert [line["conversationId"] for line in asks.body["asks"]] == answers
+    owned = {"alice": ["alices"], "carl, of no tenant": ["carls"]}
+    answers = {"sue, a supervisor": ["alices"]}
+    for caller, who in CALLERS.items():
+        conversations, asks = (handlers.ask(route, who, "") for route in LISTINGS)
+        if caller == "nobody":
+            assert {conversations.status, asks.status} == {501}
+            continue
+        listed = [line["conversationId"] for line in conversations.body["conversations"]]
+        assert listed == owned.get(caller, []), caller
+        assert [line["conversationId"] for line in asks.body["asks"]] == answers.get(caller, []), caller
+    monkeypatch.setenv("TURNKEEP_ALLOW_ANONYMOUS", "false")
+    assert {handlers.ask(route, CALLERS["nobody"], "").status for route in LISTINGS} == {401}
 
 
 @pytest.mark.parametrize("route", ["POST /conversations", *LISTINGS])
@@ -174,14 +170,22 @@ def test_without_claims_a_verifying_stack_serves_nobody(
     assert handlers.ask("GET /health", CALLERS["nobody"], "").status == 200
 
 
-@pytest.mark.parametrize(
-    "roles",
-    ["[clerk supervisor]", "[supervisor]", "supervisor", "clerk supervisor", '["supervisor"]', "[supervisors]", "[]"],
-)
-def test_roles_as_the_gateway_writes_them(handlers: Handlers, roles: str) -> None:
+ROLES = {
+    "[clerk supervisor]": True,
+    "[supervisor]": True,
+    "supervisor": True,
+    "clerk supervisor": True,
+    '["supervisor"]': False,
+    "[supervisors]": False,
+    "[]": False,
+}
+
+
+def test_roles_as_the_gateway_writes_them(handlers: Handlers) -> None:
     furnish(handlers, "")
-    listed = handlers.ask("GET /asks", Person("sue", "acme", roles), "").body["asks"]
-    assert bool(listed) is bool(re.search(r"(^|[\[ ])supervisor($|[\] ])", roles))
+    for roles, holds in ROLES.items():
+        listed = handlers.ask("GET /asks", Person("sue", "acme", roles), "").body["asks"]
+        assert bool(listed) is holds, roles
 
 
 def test_a_body_a_header_or_a_path_names_nobody(handlers: Handlers) -> None:
