@@ -26,14 +26,13 @@ def greet(server: Server, page_url: str, seconds: float) -> None:
     """Says where the stack listens and what to try, and from then on what it answers."""
     console = Console(highlight=False)
     where = Table.grid(padding=(0, 2))
-    where.add_row("console", f"[bold]{page_url}[/bold]  [dim]a page to look at and to try it[/dim]")
     where.add_row("API", f"[bold]{server.api_url}[/bold]")
     where.add_row("AWS endpoint", f"[bold]{server.aws_url}[/bold]")
     where.add_row("functions", ", ".join(function.logical_id for function in server.deployment.functions))
     where.add_row(
         "callers", "a token is checked (make token USER=alice); [yellow]without one you are anonymous[/yellow]"
     )
-    console.print()
+    console.print(f"\nThe console, a page to look at and to try it: [bold]{page_url}[/bold]\n", soft_wrap=True)
     console.print(Panel(where, title=f"turnkeep runs locally (up in {seconds:.1f} s)", title_align="left"))
     console.print("\nThree commands to try:\n")
     console.print(Syntax(_commands(server), "bash", background_color="default"), soft_wrap=True)
