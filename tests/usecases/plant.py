@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from turnkeep.agent.port import AgentFactory, DurabilityMode, TurnInfo
     from turnkeep.agent.provider import ModelReply, ModelRequest
     from turnkeep.agent.tools import Tool
+    from turnkeep.ledger.keys import ConversationKey
     from turnkeep.ledger.records import TurnRecord
     from turnkeep.ledger.store import ItemStore, Key, Page, Read, Result, Write
 
@@ -86,6 +87,10 @@ class World:
     """What was done out there, in order."""
 
     book: list[Did] = field(default_factory=list)
+
+    def enter(self, did: Did) -> None:
+        """Writes a line into the book."""
+        self.book.append(did)
 
     def did(self, process: str) -> list[Did]:
         return [line for line in self.book if line.process == process]
@@ -191,7 +196,7 @@ class Process:
 
     def _act(self, name: str, n: int, context: ToolContext) -> None:
         self.live(f"before {name} {n}")
-        self.world.book.append(Did(self.name, name, n, context.idempotency_key))
+        self.world.enter(Did(self.name, name, n, context.idempotency_key))
         self.live(f"after {name} {n}")
 
     def _tools(self, in_doubt: InDoubt) -> list[Tool]:
@@ -254,6 +259,7 @@ class Plant:
     in_doubt: InDoubt = "ask"
     shop: Workshop = field(default_factory=Workshop)
     world: World = field(default_factory=World)
+    key: ConversationKey = KEY
 
     def process(self, name: str, at: Callable[[str], None] | None = None) -> Process:
         process = Process(name, self.world, self.shop.store, at)
@@ -269,7 +275,7 @@ class Plant:
         factory = process.factory(self.mode, self.in_doubt)
         before, self.shop.probe = self.shop.probe, None
         try:
-            return self.shop.take(message, factory=factory, store=process, **request)
+            return self.shop.take(message, key=self.key, factory=factory, store=process, **request)
         finally:
             self.shop.probe = before
 
@@ -300,8 +306,8 @@ class Plant:
             deps = self.shop.deps(process.factory(self.mode, self.in_doubt), store=process)
             deadline = FixedDeadline.after(self.shop.clock, 29_000)
             decision = {"approved": not acted, "by": "alice", **({"note": "it acted"} if acted else {})}
-            answer_ask(deps, ALICE, KEY, ask_id=turn.ask.ask_id, decision=decision, deadline=deadline)
-            resumed = resume_turn(deps, KEY, turn.turn, turn.ask.ask_id, deadline=deadline)
+            answer_ask(deps, ALICE, self.key, ask_id=turn.ask.ask_id, decision=decision, deadline=deadline)
+            resumed = resume_turn(deps, self.key, turn.turn, turn.ask.ask_id, deadline=deadline)
             assert resumed.record is not None
             turn = resumed.record
         return turn

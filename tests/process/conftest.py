@@ -1,0 +1,28 @@
+"""The endpoint with a table of its own, and the forge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.process.forge import Forge
+from tests.process.worker import TABLE, client_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from local.stack import LocalStack
+
+
+@pytest.fixture(scope="session")
+def forge(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forge]:
+    client_of(stack.aws_url).create_table(
+        TableName=TABLE,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+    )
+    running = Forge(stack.aws_url, tmp_path_factory.mktemp("forge"))
+    yield running
+    running.stop()
