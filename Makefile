@@ -34,7 +34,7 @@ export TURNKEEP_PIP := $(CURDIR)/$(BIN)/python -m pip
 
 TYPED := layers/turnkeep/turnkeep layers/agent functions local tools
 
-.PHONY: help setup setup-run setup-sam run test demo token lint format types imports template build api check openapi \
+.PHONY: help setup setup-run setup-sam run test demo token lint format types imports template build api check bench openapi \
   lock screenshots clean
 
 help:  ## this list
@@ -100,6 +100,12 @@ api: setup  ## the API keeps to docs/openapi.json, and that file to the code (FU
 check: lint types imports template build api test  ## everything that CI runs
 
 # --- make files -----------------------------------------------------------------------------------------------------
+
+# The other libraries pin what they like, so they get an environment of their own; without it only turnkeep is measured.
+bench: setup  ## measures what a turn costs, other libraries beside it; writes docs/performance.md
+	@test -x .venv-bench/bin/python || { $(PYTHON) -m venv .venv-bench \
+	  && .venv-bench/bin/python -m pip install -q --disable-pip-version-check -r bench/peers.txt; } || true
+	@$(BIN)/python -m bench
 
 openapi: setup  ## writes docs/openapi.json from the code
 	@PYTHONPATH=layers/turnkeep:layers/agent $(BIN)/python -m tools.openapi
