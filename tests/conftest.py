@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from local.stack import LocalStack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+# How fast a machine is says nothing about a property: no example fails for being slow.
+settings.register_profile("turnkeep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("turnkeep")
 
 
 @pytest.fixture(scope="session")
