@@ -108,6 +108,27 @@ def test_a_death_behind_a_write_that_landed_in_part_leaves_a_prefix(lands: set[i
     assert (done.status, done.attempt) == (Status.COMPLETE, 2)
 
 
+@pytest.mark.parametrize("durability", ["async", "sync"])
+def test_an_answered_turn_needs_its_segments_no_more(durability: Any) -> None:
+    def work(context: TurnContext) -> Answered:
+        looked = called("look", {"n": 1}, {"n": 2})
+        context.commit([*context.messages, *looked], 2)
+        return answer(context, "done", *looked)
+
+    shop = Workshop(doing(work, durability=durability))
+    shop.take("hello")
+    segments = shop.items("SEG#")
+    assert len(segments) == 1
+    assert (shop.turn(1).segments, shop.turn(1).output) == (0, "done")
+    said = shop.said(1)
+    assert [message["role"] for message in said] == ["user", "assistant", "tool", "tool", "assistant"]
+    shop.memory.delete([(str(item["pk"]), str(item["sk"])) for item in segments])
+    assert shop.said(1) == said
+    before = shop.memory.round_trips
+    assert shop.take("again", factory=doing(lambda context: answer(context, str(len(context.history))))).output == "5"
+    assert shop.memory.round_trips - before == 3
+
+
 # --- checkpoints --------------------------------------------------------------------------------------------
 
 

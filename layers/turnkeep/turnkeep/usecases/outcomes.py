@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 INLINE_BYTES = 200_000
 """Messages of a turn above this go to segments, so that its record stays well under an item's limit."""
 
+REWRITTEN_BYTES = 8_000
+"""Up to this, an answered turn whose messages lie in segments is written whole into its record: a few units once, and
+no turn behind it has to read segments for its history."""
+
 INLINE_ASK_BYTES = 2_000
 """An ask above this stays in the checkpoint, and a user message above it moves to segments, so that a pausing turn's
 record stays under 4 KB."""
@@ -88,7 +92,13 @@ def ended(deps: Deps, begin: Begin, progress: Progress, agent: NamedAgent, outco
 
 def _answered(deps: Deps, begin: Begin, progress: Progress, agent: NamedAgent, outcome: Answered) -> TurnRecord:
     _check_answer(outcome, progress.agreed)
-    rest = progress.keep_inline(INLINE_BYTES)
+    in_segments = progress.segments or begin.record.adopted
+    whole = progress.whole(REWRITTEN_BYTES) if in_segments else None
+    kept: dict[str, Any]
+    if whole is not None:
+        kept = {"user": whole[0], "messages": whole[1:], "segments": 0, "adopted": ()}
+    else:
+        kept = {"messages": progress.keep_inline(INLINE_BYTES), "segments": progress.segments}
     return _after(
         deps,
         begin,
@@ -96,8 +106,7 @@ def _answered(deps: Deps, begin: Begin, progress: Progress, agent: NamedAgent, o
         outcome,
         status=Status.COMPLETE,
         format=CONVERSATION_V1,
-        messages=rest,
-        segments=progress.segments,
+        **kept,
         shown_count=shown_count(progress.agreed),
         ask=None,
         checkpoint_segment=None,

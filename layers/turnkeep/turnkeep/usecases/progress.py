@@ -100,6 +100,11 @@ class Progress:
         self._write_segments("messages", 0, list(self.agreed))
         self._durable = len(self.agreed)
 
+    def whole(self, limit_bytes: int) -> Snapshot | None:
+        """Every agreed message, where they all fit into the turn's record; None where they do not."""
+        agreed = self.agreed
+        return agreed if _fits([list(agreed)], limit_bytes) else None
+
     def keep_inline(self, limit_bytes: int) -> tuple[Message, ...]:
         """What of the agreed messages lies in no segment and goes into the turn's record.
 
