@@ -274,7 +274,7 @@ class LedgerReading(LedgerBench):
             assert refused.value.conversation_id == bench.key.conversation_id
             bench.put(whole)
 
-    @pytest.mark.parametrize("missing", ["format", "epoch", "status", "previous", "user"])
+    @pytest.mark.parametrize("missing", ["format", "epoch", "status", "user"])
     def test_an_item_that_lacks_a_part_is_refused_by_name(self, bench: Bench, missing: str) -> None:
         chain(bench, 3)
         bench.remove(turn_sk(2), missing)

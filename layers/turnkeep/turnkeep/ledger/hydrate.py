@@ -242,7 +242,7 @@ class _Turns:
                 break
             taken[at] = item
             previous = item.get("previous")
-            # An item that does not say is unreadable, which its reader will say; the number below is a fair guess.
+            # An item that does not say means the number below.
             at = previous if isinstance(previous, int) and 0 <= previous < at else at - 1
             if at and want is not None and len(taken) >= want and item.get("status") in _HAS_BEGUN:
                 return dict(sorted(taken.items())), False

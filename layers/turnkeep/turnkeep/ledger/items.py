@@ -82,7 +82,7 @@ def _plain(record: TurnRecord) -> Item:
         "runId": record.run_id or None,
         "leaseUntil": record.lease_until_ms or None,
         "principal": record.principal,
-        "previous": record.previous,
+        "previous": record.previous if record.previous != record.turn - 1 else None,
         "startedAt": record.started_at_ms if record.started_at_ms != began_ms(record.run_id) else None,
         "savedAt": record.saved_at_ms or None,
         "before": record.base_count or None,

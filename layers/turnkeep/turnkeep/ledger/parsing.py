@@ -134,7 +134,7 @@ def turn_record(item: Item, key: ConversationKey) -> TurnRecord:
         run_id=run_id,
         lease_until_ms=read.maybe_integer("leaseUntil"),
         principal=read.maybe_text("principal"),
-        previous=read.integer("previous"),
+        previous=read.maybe_integer("previous", turn - 1),
         started_at_ms=read.maybe_integer("startedAt", began_ms(run_id)),
         saved_at_ms=read.maybe_integer("savedAt"),
         base_count=read.maybe_integer("before"),

@@ -200,9 +200,9 @@ def delete_after_s(deps: Deps, previous: TurnRecord | None) -> int | None:
     return max(due, previous.delete_after_s or 0) if previous is not None else due
 
 
-def new_run_id(deps: Deps) -> str:
-    """``run-<ms>-<96 random bits>``, made where it is used and never at import."""
-    return f"run-{deps.clock.now_ms()}-{deps.random_id(12)}"
+def new_run_id(deps: Deps, now_ms: int | None = None) -> str:
+    """``run-<ms>-<96 random bits>``, made where it is used and never at import; of now, unless another time is given."""
+    return f"run-{deps.clock.now_ms() if now_ms is None else now_ms}-{deps.random_id(12)}"
 
 
 def next_attempt(deps: Deps, record: TurnRecord, deadline: Deadline, *, durable_segments: int) -> TurnRecord:

@@ -215,7 +215,7 @@ class _Taking:
             turn=number,
             status=Status.QUEUED if queued else Status.RUNNING,
             epoch=state.epoch or deps.random_id(12),
-            run_id=new_run_id(deps),
+            run_id=new_run_id(deps, now_ms),
             lease_until_ms=0 if queued else lease_until_ms(deps, self.deadline),
             principal=self.caller.principal,
             previous=state.last.turn if state.last is not None else 0,
