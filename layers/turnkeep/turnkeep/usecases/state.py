@@ -201,7 +201,7 @@ def delete_after_s(deps: Deps, previous: TurnRecord | None) -> int | None:
 
 
 def new_run_id(deps: Deps, now_ms: int | None = None) -> str:
-    """``run-<ms>-<96 random bits>``, made where it is used and never at import; of now, unless another time is given."""
+    """``run-<ms>-<96 random bits>``, made where it is used and never at import; of now where no time is given."""
     return f"run-{deps.clock.now_ms() if now_ms is None else now_ms}-{deps.random_id(12)}"
 
 
