@@ -539,6 +539,6 @@ def test_two_workers_at_one_conversation_are_one() -> None:
         thread.join()
     desk.heal()
     assert statuses(desk, 4) == ["complete"] * 4
-    # Who waits moves the clock of all: where the scheduler lets others wait for long, a lease runs out, its turn is taken
-    # over, and the tool, which is no ``once``, may look again. What each turn came to is committed once all the same.
+    # Who waits moves the clock of all: where the scheduler lets others wait for long, a lease runs out, its turn is
+    # taken over, and the tool, which is no ``once``, may look again. What a turn came to is committed once even so.
     assert sorted(set(desk.paid)) == [f"looked at {n}" for n in range(1, 5)]
