@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tools import openapi_models as m
 from turnkeep import errors as e
+from turnkeep.agent.provider import ModelThrottledError, ModelUnavailableError
 from turnkeep.entry.http.errors import REFUSALS, InternalError, Refusal
 from turnkeep.entry.http.models import AnswerRequest, ConversationRequest, TurnRequest
 
@@ -24,6 +25,8 @@ RUN = (
     e.IdempotencyMismatchError,
     e.AdmissionRefusedError,
     e.RunFailedError,
+    ModelThrottledError,
+    ModelUnavailableError,
     e.TurnOutOfTimeError,
 )
 ANSWER = (

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from turnkeep import errors as e
+from turnkeep.agent.provider import ModelThrottledError, ModelUnavailableError
 from turnkeep.entry.http.bodies import Reply
 from turnkeep.errors import TurnkeepError, at_the_door
 
@@ -62,7 +63,14 @@ class Refusal:
         return self.error in RETRY_AFTER
 
 
-RETRY_AFTER: Final = (e.ConcurrentRunError, e.LostClaimError, e.AdmissionRefusedError, e.StoreUnavailableError)
+RETRY_AFTER: Final = (
+    e.ConcurrentRunError,
+    e.LostClaimError,
+    e.AdmissionRefusedError,
+    e.StoreUnavailableError,
+    ModelThrottledError,
+    ModelUnavailableError,
+)
 
 REFUSALS: Final = (
     Refusal(e.InvalidRequestError, "The body is not JSON, a field is missing or mistyped, an id, a cursor or `turn` "
@@ -89,6 +97,8 @@ REFUSALS: Final = (
     Refusal(InternalError, "A fault of the program or its deployment."),
     Refusal(e.SessionOpNeedsIdentityError, "A listing without a verified caller."),
     Refusal(e.StoreUnavailableError, "DynamoDB throttled or unreachable; nothing was lost."),
+    Refusal(ModelThrottledError, "The model throttled until the time was up; the same request goes on with the turn."),
+    Refusal(ModelUnavailableError, "The model did not answer; the same request goes on with the turn."),
     Refusal(e.TurnOutOfTimeError, "The turn reached its deadline; what was durable is kept."),
 )  # fmt: skip
 
