@@ -34,7 +34,7 @@ export TURNKEEP_PIP := $(CURDIR)/$(BIN)/python -m pip
 
 TYPED := layers/turnkeep/turnkeep layers/agent functions local tools
 
-.PHONY: help setup setup-run setup-sam run test demo token lint format types imports template build api check bench openapi \
+.PHONY: help setup setup-run setup-sam run test test-exhaustive demo token lint format types imports template build api check bench openapi \
   lock screenshots clean
 
 help:  ## this list
@@ -59,8 +59,11 @@ setup-sam:
 run: setup-run  ## starts the local stack and its page (PORT, AWS_PORT, CONSOLE_PORT); Ctrl-C stops it
 	@exec $(BIN)/python -m local
 
-test: setup  ## runs all tests (ARGS="-k name" for some)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+test: setup  ## runs the tests (ARGS="-k name" for some)
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive" $(ARGS)
+
+test-exhaustive: setup  ## kills and stops real processes at every point of a turn; some minutes, and .ci/run does it
+	@$(BIN)/python -m pytest -n $(WORKERS) -m exhaustive tests/process
 
 demo: setup-run  ## plays a customer's conversation against the running stack and prints it
 	@exec $(BIN)/python -m local.demo

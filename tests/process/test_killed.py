@@ -17,7 +17,7 @@ from tests.usecases.plant import BOUNDARIES, GO, WHAT_NOW, WHOLE_TURN, Did
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.exhaustive, pytest.mark.timeout(600)]
 
 MODES = ("exit", "async", "sync")
 HOUR_MS = 3_600_000

@@ -19,7 +19,7 @@ from turnkeep.usecases.state import LEASE_RESERVE_MS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.exhaustive, pytest.mark.timeout(600)]
 
 TIME_MS = 8_000
 """What the sleepers are given; their lease is over that and its reserve later."""
