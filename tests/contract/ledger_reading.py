@@ -14,6 +14,7 @@ from turnkeep.ledger.items import turn_item
 from turnkeep.ledger.keys import TURN_LOW, turn_sk
 from turnkeep.ledger.records import Status, TurnRecord
 from turnkeep.ledger.store import Query
+from turnkeep.usecases.closing import closed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +70,21 @@ class LedgerReading(LedgerBench):
             found = bench.look(**facts)
             opened = [turn.turn for turn in found.turns() if turn.is_open]
             assert opened == [at + 1 for at, status in enumerate(statuses) if status in OPEN_HERE]
+
+    @pytest.mark.parametrize("status", [Status.FAILED, Status.EXPIRED, Status.COMPLETE])
+    def test_a_window_is_one_round_trip_however_all_its_turns_ended(self, bench: Bench, status: Status) -> None:
+        chain(bench, 12, *[status] * 12)
+        store = Through(bench.store)
+        assert len(bench.seen_by(store).hydrate(bench.key, last_turns=3).turns()) == 3
+        assert store.round_trips == 1
+
+    def test_a_queued_turn_that_was_closed_says_nothing_of_those_before_it(self, bench: Bench) -> None:
+        running = bench.claim(text="at work")
+        for status in (Status.CANCELLED, Status.REFUSED, Status.FAILED, Status.CANCELLED):
+            queued = bench.claim(status=Status.QUEUED, lease_until_ms=0)
+            assert bench.ledger.close(queued, closed(queued, status, now_ms=1, error={"code": "E"}), None) is not None
+        found = bench.look(last_turns=2)
+        assert [turn.run_id for turn in found.turns() if turn.is_open] == [running.run_id]
 
     def test_the_highest_turn_costs_one_item_whatever_the_length(self, bench: Bench) -> None:
         chain(bench, 12)
@@ -339,5 +355,7 @@ def chain(bench: Bench, count: int, *statuses: Status) -> list[TurnRecord]:
         records.append(replace(record, status=status))
     shown: Item = {"pk": bench.key.pk, "sk": "CONVERSATION", "format": "conversation-v1", "epoch": "life-1"}
     shown |= {"owner": "ann", "savedAt": 1, "turn": count, "attempt": 1}
-    bench.put(shown, *(turn_item(record) for record in records))
+    never_ran = (Status.CANCELLED, Status.REFUSED)  # as somebody closes a queued turn
+    marks: list[Item] = [{"unrun": 1} if record.status in never_ran else {} for record in records]
+    bench.put(shown, *(turn_item(record) | mark for record, mark in zip(records, marks, strict=True)))
     return records

@@ -35,7 +35,7 @@ AS_THEY_ARE = frozenset({
     "body", "adopted", "checkpoint", "digest", "claim", "pastAsks", "taskToken", "starts", "startedFor", "answered",
     "deleteAfter_s", "due", "dueAt", "askId", "audience", "ask", "askPart", "askedAt", "expiresAt", "audienceKey",
     "decision", "decisionParts", "decisionFor", "answeredBy", "answeredAt", "decisionMark", "move", "ownerKey",
-    "createdAt", "turn", "messageCount", "agentId", "agentVersion", "erasing",
+    "createdAt", "turn", "messageCount", "agentId", "agentVersion", "erasing", "unrun",
 })
 # fmt: on
 """Attributes that stand in expressions under their own names: none is on DynamoDB's list of reserved words.

@@ -31,10 +31,7 @@ TAIL: Final = 2
 
 _OPEN_TEXTS: Final = frozenset(status.value for status in OPEN)
 
-_HAS_BEGUN: Final = frozenset(
-    status.value for status in (Status.RUNNING, Status.AWAITING, Status.ANSWERED, Status.COMPLETE, Status.EXPIRED)
-)
-"""Statuses of a turn that has begun to run, which it may do only when every turn before it has ended."""
+_NEVER_BEGUN: Final = frozenset({Status.QUEUED.value, Status.SKIPPED.value})
 
 
 @dataclass
@@ -183,6 +180,11 @@ def _numbered(items: Sequence[Item]) -> dict[int, Item]:
     return {turn_of_sk(str(item["sk"])): item for item in items}
 
 
+def _has_begun(item: Item) -> bool:
+    """Whether the turn has begun to run, which it may do only when every turn before it has ended."""
+    return item.get("status") not in _NEVER_BEGUN and "unrun" not in item
+
+
 def _is_of(item: Item, epoch: object) -> bool:
     """Whether the item belongs to this life; one that does not say is unreadable, and must not count as absent."""
     found = item.get("epoch")
@@ -244,7 +246,7 @@ class _Turns:
             previous = item.get("previous")
             # An item that does not say means the number below.
             at = previous if isinstance(previous, int) and 0 <= previous < at else at - 1
-            if at and want is not None and len(taken) >= want and item.get("status") in _HAS_BEGUN:
+            if at and want is not None and len(taken) >= want and _has_begun(item):
                 return dict(sorted(taken.items())), False
         return dict(sorted(taken.items())), True
 

@@ -33,7 +33,7 @@ TURN_ATTRIBUTES = frozenset({
     "format", "epoch", "status", "attempt", "runId", "leaseUntil", "principal", "previous", "startedAt", "savedAt",
     "before", "shown", "segments", "request", "digest", "claim", "taskToken", "starts", "startedFor", "deleteAfter_s",
     "due", "dueAt", "askId", "audience", "askPart", "askedAt", "expiresAt", "audienceKey", "decisionParts",
-    "decisionFor", "answeredBy", "answeredAt", "decisionMark", "move",
+    "decisionFor", "answeredBy", "answeredAt", "decisionMark", "move", "unrun",
     "user", "body", "adopted", "checkpoint", "pastAsks", "ask", "decision", "answered",
 })
 # fmt: on

@@ -32,6 +32,9 @@ def _cas(before: TurnRecord, after: TurnRecord, *further: Condition) -> tuple[Up
     """The compare-and-set that makes one record of another, and the mark by which its sender knows it again."""
     mark = secrets.token_urlsafe(9)
     to_set, to_remove = changes(before, after)
+    if before.status is Status.QUEUED and not after.is_open:
+        # Such a turn says nothing of those before it, unlike one that has run (``hydrate``).
+        to_set["unrun"] = 1
     condition = AllOf((conditions.as_read(before), *further))
     return Update(key_of(before), set={**to_set, "move": mark}, remove=to_remove, condition=condition), mark
 
