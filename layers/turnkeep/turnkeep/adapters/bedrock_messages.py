@@ -8,12 +8,12 @@ mentioned. A stored history may be otherwise in every one of these, and is adapt
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from typing import TYPE_CHECKING, Any, Final
 
 from turnkeep.agent.history import calls_of, merge_consecutive
 from turnkeep.agent.provider import ModelError, ToolSpec, UnsupportedContentError
+from turnkeep.agent.reasoning import reasoning_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -123,7 +123,7 @@ def _assistant_blocks(message: Message, ids: _CallIds) -> list[dict[str, Any]]:
         blocks.append({"toolUse": used})
     for position, block in enumerate(message.get("thinkingBlocks") or []):
         place = block.get("index")
-        blocks.insert(min(place if isinstance(place, int) else position, len(blocks)), _reasoning_block(block))
+        blocks.insert(min(place if isinstance(place, int) else position, len(blocks)), reasoning_block(block))
     return blocks
 
 
@@ -138,22 +138,6 @@ def _result_block(message: Message, ids: _CallIds) -> dict[str, Any]:
 def _safe_name(name: str) -> str:
     """A model may have called a tool by a name that the API refuses to hear again."""
     return _NOT_IN_NAMES.sub("_", name)[:64] or "_"
-
-
-def _reasoning_block(block: dict[str, Any]) -> dict[str, Any]:
-    if block.get("type") == "redacted_thinking":
-        return {"reasoningContent": {"redactedContent": _bytes_of(block["content"])}}
-    text = {"text": block["content"]}
-    if "signature" in block:
-        text["signature"] = block["signature"]
-    return {"reasoningContent": {"reasoningText": text}}
-
-
-def _bytes_of(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return text.encode()  # another provider's; its bytes are its own
 
 
 # --- from Converse ------------------------------------------------------------------------------------------

@@ -36,6 +36,14 @@ def calls_of(message: Message) -> list[dict[str, Any]]:
     ]
 
 
+def has_result(messages: Sequence[Message], call_id: object) -> bool:
+    """Whether the newest call of this id has its result among a turn's messages."""
+    for index in reversed(range(len(messages))):
+        if any(call["id"] == call_id for call in calls_of(messages[index])):
+            return any(message.get("toolCallId") == call_id for message in messages[index + 1 :])
+    return False
+
+
 def tool_message(call: dict[str, Any], content: str, *, is_error: bool = False) -> Message:
     """The message that answers a call. ``isError`` is there only where something went wrong."""
     message: Message = {"role": "tool", "content": content, "toolCallId": call["id"], "toolName": call["name"]}

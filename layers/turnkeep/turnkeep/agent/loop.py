@@ -16,7 +16,7 @@ from turnkeep.agent.provider import ModelRequest, Provider
 from turnkeep.agent.replies import final_message, usable_reply
 from turnkeep.agent.results import value_text
 from turnkeep.agent.run_state import PausedCall, RunState, from_checkpoint, to_checkpoint
-from turnkeep.agent.window import Window
+from turnkeep.agent.window import Window, window_note
 from turnkeep.clock import Clock, SystemClock
 from turnkeep.decisions import check_answer, gate_of
 from turnkeep.errors import ConversationMismatchError
@@ -334,17 +334,7 @@ class Agent:
         if named := self._named():
             state.trace.note("agent", named)
         kept = self._window.cut(context.history, [size for _, size in context.history_turns])
-        window: dict[str, Any] = {"turns": kept.turns, "messages": len(kept.messages)}
-        shown = [turn for turn, _ in context.history_turns][-kept.turns :] if kept.turns else []
-        if shown:
-            window |= {"firstTurn": shown[0], "lastTurn": shown[-1]}
-        window["leftOut"] = {
-            "turns": kept.left_out_turns + context.left_out.get("turns", 0),
-            "messages": kept.left_out_messages + context.left_out.get("messages", 0),
-        }
-        if window["leftOut"]["turns"]:
-            # Which ones: all before the first that was shown, or before this turn where none was.
-            window["leftOut"]["beforeTurn"] = shown[0] if shown else context.info.turn
+        window = window_note(context, kept)
         window |= self._remind(state, window["leftOut"])
         state.trace.note("window", window)
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from turnkeep.agent.port import AgentFactory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from turnkeep.agent.port import TurnContext
     from turnkeep.messages import Message
 
 BYTES_PER_TOKEN = 4
@@ -79,6 +80,26 @@ class Window:
             kept.append(turn)
         messages = [message for turn in reversed(kept) for message in turn]
         return Kept(messages, len(kept), len(turns) - len(kept), len(history) - len(messages))
+
+
+def window_note(context: TurnContext, kept: Kept) -> dict[str, Any]:
+    """What the evidence says of a cut.
+
+    Returns:
+        ``{"turns", "messages", "firstTurn"?, "lastTurn"?, "leftOut": {"turns", "messages", "beforeTurn"?}}``.
+    """
+    note: dict[str, Any] = {"turns": kept.turns, "messages": len(kept.messages)}
+    shown = [turn for turn, _ in context.history_turns][-kept.turns :] if kept.turns else []
+    if shown:
+        note |= {"firstTurn": shown[0], "lastTurn": shown[-1]}
+    note["leftOut"] = {
+        "turns": kept.left_out_turns + context.left_out.get("turns", 0),
+        "messages": kept.left_out_messages + context.left_out.get("messages", 0),
+    }
+    if note["leftOut"]["turns"]:
+        # Which ones: all before the first that was shown, or before this turn where none was.
+        note["leftOut"]["beforeTurn"] = shown[0] if shown else context.info.turn
+    return note
 
 
 def estimated_tokens(messages: Sequence[Message]) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnkeep.agent.history import calls_of, for_provider, split_system
 from turnkeep.agent.idempotency import idempotency_key, occurrence_of
+from turnkeep.agent.window import window_note
 from turnkeep.errors import ConversationMismatchError, MalformedStoredItemError, UnknownStoredFormatError
 
 if TYPE_CHECKING:
@@ -155,12 +156,21 @@ def apart(before: Sequence[Message], group: list[Message], kept_key: str) -> lis
     return group
 
 
-def has_result(messages: Sequence[Message], call_id: object) -> bool:
-    """Whether the newest call of this id has its result among a turn's messages."""
-    for index in reversed(range(len(messages))):
-        if any(call["id"] == call_id for call in calls_of(messages[index])):
-            return any(message.get("toolCallId") == call_id for message in messages[index + 1 :])
-    return False
+def group_size(messages: Sequence[Message], kept_key: str) -> int:
+    """How many messages become one of the framework's: as many as it came from, or a run of tool results."""
+    kept = messages[0].get(kept_key)
+    covers = kept.get("covers") if isinstance(kept, dict) else None
+    if isinstance(covers, int) and 0 < covers <= len(messages):
+        return covers
+    size = 1
+    while (
+        messages[0]["role"] == "tool"
+        and size < len(messages)
+        and messages[size]["role"] == "tool"
+        and not isinstance(messages[size].get(kept_key), dict)
+    ):
+        size += 1
+    return size
 
 
 def iterations_in(messages: Sequence[Message]) -> int:
@@ -170,14 +180,4 @@ def iterations_in(messages: Sequence[Message]) -> int:
 
 def describe_window(trace: Trace, context: TurnContext, kept: Kept) -> None:
     """Notes what of earlier turns the model is shown."""
-    window: dict[str, Any] = {"turns": kept.turns, "messages": len(kept.messages)}
-    shown = [turn for turn, _ in context.history_turns][-kept.turns :] if kept.turns else []
-    if shown:
-        window |= {"firstTurn": shown[0], "lastTurn": shown[-1]}
-    window["leftOut"] = {
-        "turns": kept.left_out_turns + context.left_out.get("turns", 0),
-        "messages": kept.left_out_messages + context.left_out.get("messages", 0),
-    }
-    if window["leftOut"]["turns"]:
-        window["leftOut"]["beforeTurn"] = shown[0] if shown else context.info.turn
-    trace.note("window", window)
+    trace.note("window", window_note(context, kept))

@@ -26,7 +26,7 @@ from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse
 
 from turnkeep.agent.checkin import will_do_text
-from turnkeep.agent.history import calls_of
+from turnkeep.agent.history import calls_of, has_result
 from turnkeep.agent.port import Answered, Asked, DurabilityMode, Outcome, TurnContext
 from turnkeep.agent.provider import ModelRefusedError, ModelThrottledError, ModelUnavailableError
 from turnkeep.agent.results import compact_json, plain_json
@@ -40,7 +40,6 @@ from turnkeep.frameworks.pausing import (
     HostedTurn,
     checkpoint_of,
     describe_window,
-    has_result,
     iterations_in,
     malformed,
     shared_state,

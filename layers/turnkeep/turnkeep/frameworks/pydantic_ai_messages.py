@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic_ai.messages import ERROR_OUTCOMES, ModelMessagesTypeAdapter, ModelRequest, ModelResponse, ToolReturnPart
 
 from turnkeep.agent.history import calls_of
-from turnkeep.frameworks.pausing import apart
+from turnkeep.frameworks.pausing import apart, group_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -133,27 +133,10 @@ def to_pydantic_ai(messages: Iterable[Message]) -> list[ModelMessage]:
     waiting = list(messages)
     found: list[ModelMessage] = []
     while waiting:
-        size = _group_size(waiting)
+        size = group_size(waiting, KEPT)
         found.append(_built(waiting[:size]))
         waiting = waiting[size:]
     return found
-
-
-def _group_size(messages: Sequence[Message]) -> int:
-    """How many messages become one of Pydantic AI's: as many as it came from, or a run of tool results."""
-    kept = messages[0].get(KEPT)
-    covers = kept.get("covers") if isinstance(kept, dict) else None
-    if isinstance(covers, int) and 0 < covers <= len(messages):
-        return covers
-    size = 1
-    while (
-        messages[0]["role"] == "tool"
-        and size < len(messages)
-        and messages[size]["role"] == "tool"
-        and not isinstance(messages[size].get(KEPT), dict)
-    ):
-        size += 1
-    return size
 
 
 def _built(group: Sequence[Message]) -> ModelMessage:

@@ -34,7 +34,7 @@ from strands.types.exceptions import (
     ModelThrottledException,
 )
 
-from turnkeep.agent.history import calls_of
+from turnkeep.agent.history import calls_of, has_result
 from turnkeep.agent.port import Answered, Asked, DurabilityMode, Outcome, TurnContext
 from turnkeep.agent.provider import ContextWindowExceededError, ModelError, ModelThrottledError
 from turnkeep.agent.results import plain_json
@@ -49,7 +49,6 @@ from turnkeep.frameworks.pausing import (
     HostedTurn,
     checkpoint_of,
     describe_window,
-    has_result,
     iterations_in,
     malformed,
     shared_state,

@@ -11,12 +11,12 @@ back exactly.
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import TYPE_CHECKING, Any, Final
 
 from turnkeep.agent.history import calls_of
+from turnkeep.agent.reasoning import reasoning_block
 from turnkeep.agent.results import compact_json
-from turnkeep.frameworks.pausing import apart
+from turnkeep.frameworks.pausing import apart, group_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -150,28 +150,11 @@ def to_strands(messages: Iterable[Message]) -> list[StrandsMessage]:
     names: dict[str, str] = {}
     found: list[StrandsMessage] = []
     while waiting:
-        size = _group_size(waiting)
+        size = group_size(waiting, KEPT)
         group, waiting = waiting[:size], waiting[size:]
         names |= {call["id"]: call["name"] for one in group for call in calls_of(one)}
         found.append(_group(group, names))
     return found
-
-
-def _group_size(messages: Sequence[Message]) -> int:
-    """How many messages become one Strands message: as many as it came from, or a run of tool results."""
-    kept = messages[0].get(KEPT)
-    covers = kept.get("covers") if isinstance(kept, dict) else None
-    if isinstance(covers, int) and 0 < covers <= len(messages):
-        return covers
-    size = 1
-    while (
-        messages[0]["role"] == "tool"
-        and size < len(messages)
-        and messages[size]["role"] == "tool"
-        and not isinstance(messages[size].get(KEPT), dict)
-    ):
-        size += 1
-    return size
 
 
 def _group(group: Sequence[Message], names: Mapping[str, str]) -> StrandsMessage:
@@ -204,7 +187,7 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     words = [{"text": content}] if content else []
     if message["role"] != "assistant":
         return words
-    thinking = [_reasoning_block(block) for block in message.get("thinkingBlocks") or []]
+    thinking = [reasoning_block(block) for block in message.get("thinkingBlocks") or []]
     return [*thinking, *words, *(_use_block(call) for call in calls_of(message))]
 
 
@@ -216,23 +199,7 @@ def _use_block(call: dict[str, Any]) -> dict[str, Any]:
     return {"toolUse": used}
 
 
-def _reasoning_block(block: dict[str, Any]) -> dict[str, Any]:
-    if block.get("type") == "redacted_thinking":
-        return {"reasoningContent": {"redactedContent": _bytes_of(block["content"])}}
-    text = {"text": block["content"]}
-    if "signature" in block:
-        text["signature"] = block["signature"]
-    return {"reasoningContent": {"reasoningText": text}}
-
-
 # --- bytes --------------------------------------------------------------------------------------------------
-
-
-def _bytes_of(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return text.encode()  # another provider's; its bytes are its own
 
 
 def encoded(value: Any) -> Any:

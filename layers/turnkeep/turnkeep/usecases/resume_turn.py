@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from turnkeep.agent.history import has_result
 from turnkeep.errors import (
     LeaseHeldError,
     LostClaimError,
@@ -144,23 +145,9 @@ def can_go_on(dead: TurnRecord, messages: list[Message], checkpoint: dict[str, o
     """Whether a resume that died may be resumed: the decided call's result is durable, or the decision declined it."""
     value = dead.decision.value if dead.decision is not None else None
     declined = isinstance(value, dict) and value.get("approved") is False
-    return declined or _has_result(messages, checkpoint)
-
-
-def _has_result(messages: list[Message], checkpoint: dict[str, object] | None) -> bool:
     pause_data = (checkpoint or {}).get("pauseData")
     call_id = pause_data.get("toolCallId") if isinstance(pause_data, dict) else None
-    last_call = next(
-        (
-            index
-            for index in reversed(range(len(messages)))
-            if any(call.get("id") == call_id for call in messages[index].get("toolCalls") or [])
-        ),
-        None,
-    )
-    if last_call is None:
-        return False
-    return any(message.get("toolCallId") == call_id for message in messages[last_call + 1 :])
+    return declined or has_result(messages, call_id)
 
 
 # --- expire and fail ----------------------------------------------------------------------------------------
