@@ -8,12 +8,12 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from local.lambdas import Lambdas, Outcome, TooManyInvocations
+from local.lambdas import Lambdas, TooManyInvocations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from local.function import Function
+    from local.function import Function, Outcome
 
 
 class AsyncInvocations:

@@ -1,10 +1,15 @@
-"""A deployed function, and an invocation of it in progress."""
+"""A deployed function, an invocation of it in progress, and how an invocation ended."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from local.settings import ACCOUNT, REGION
+
+if TYPE_CHECKING:
+    from local.logs import LogRing
 
 
 @dataclass(frozen=True)
@@ -52,3 +57,25 @@ class Running:
     in_handler: bool = False
     ended: bool = False
     tail: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an invocation ended: what it returned, or `error` and Lambda's report of it."""
+
+    request_id: str
+    payload: bytes
+    error: bool
+    log_tail: bytes = b""
+
+    @property
+    def value(self) -> Any:
+        """The payload, parsed."""
+        return json.loads(self.payload)
+
+
+def failed(running: Running, logs: LogRing, error_type: str, message: str) -> Outcome:
+    """The outcome of an invocation that its runtime, not the function, reports as failed; logged as such."""
+    report = json.dumps({"errorType": error_type, "errorMessage": message})
+    logs.add(running.function.logical_id, running.request_id, report)
+    return Outcome(running.request_id, report.encode(), True, bytes(running.tail))

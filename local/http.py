@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from local.authorizer import Authorizer, Refused
-from local.lambdas import PAYLOAD_LIMIT_BYTES, Lambdas, Outcome, TooManyInvocations
+from local.lambdas import PAYLOAD_LIMIT_BYTES, Lambdas, TooManyInvocations
 from local.payload import BadAnswer, build_event, shape_response
 from local.routes import Cors, Match, Route, decode_path, match_route
 from local.web import Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from local.function import Outcome
 
 BODY_LIMIT_BYTES = 10_485_760
 INTEGRATION_TIMEOUT_S = 30.0

@@ -1,26 +1,15 @@
-"""Lambda as the functions meet it: an invocation is a fresh process with a deadline, and a crash has a report."""
+"""Lambda as the functions meet it: an invocation has a deadline and a process of its own, and a crash has a report."""
 
 from __future__ import annotations
 
 import base64
-import json
-import os
 import secrets
-import signal
-import socket
-import struct
-import subprocess
-import sys
 import threading
 import time
 import uuid
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from local.exchange import Exchange
-from local.function import Function, Running
-from local.invocation import FAILURE
-from local.settings import CREDENTIALS, REGION, ROOT
+from local.function import Function, Outcome, Running, failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,23 +19,24 @@ if TYPE_CHECKING:
 PAYLOAD_LIMIT_BYTES = 6_291_556
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How an invocation ended: what it returned, or `error` and Lambda's report of it."""
-
-    request_id: str
-    payload: bytes
-    error: bool
-    log_tail: bytes = b""
-
-    @property
-    def value(self) -> Any:
-        """The payload, parsed."""
-        return json.loads(self.payload)
-
-
 class TooManyInvocations(Exception):
     """A function's reserved concurrency is used up."""
+
+
+class Runner(Protocol):
+    """What runs an invocation: `local.forking.Forks`, or `local.containers.Containers`."""
+
+    def wait_until_warm(self) -> None:
+        """Returns when invocations can run; raises RuntimeError where they never will."""
+
+    def run(self, running: Running, event: bytes, environment: dict[str, str]) -> Outcome:
+        """Runs one invocation to its end, `environment` being what the template and overrides set."""
+
+    def signal(self, running: Running, number: int) -> bool:
+        """Sends a signal to an invocation's processes; False where there is none."""
+
+    def close(self) -> None:
+        """Ends every invocation."""
 
 
 class Lambdas:
@@ -56,19 +46,10 @@ class Lambdas:
         on_failure: Told of every invocation that failed.
     """
 
-    def __init__(self, logs: LogRing) -> None:
+    def __init__(self, logs: LogRing, runner: Runner) -> None:
         self._logs = logs
+        self._runner = runner
         self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair()
-        self._zygote = subprocess.Popen(
-            [sys.executable, "-m", "local.zygote", str(theirs.fileno())],
-            cwd=ROOT,
-            env=_own_environment(),
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        theirs.close()
         self._endpoint = ""
         self._functions: dict[str, Function] = {}
         self._running: dict[str, Running] = {}
@@ -76,9 +57,8 @@ class Lambdas:
         self.on_failure: Callable[[Function, Outcome], None] = lambda function, outcome: None
 
     def wait_until_warm(self) -> None:
-        """Waits for the zygote; raises RuntimeError where it did not come up."""
-        if self._control.recv(1) != b"R":
-            raise RuntimeError("the process that runs the functions did not start; its output says why")
+        """Waits for the runner; raises RuntimeError where it did not come up."""
+        self._runner.wait_until_warm()
 
     def deploy(self, functions: list[Function], endpoint: str) -> None:
         """Sets what can be invoked, and the AWS endpoint that functions talk to."""
@@ -121,9 +101,7 @@ class Lambdas:
         """Sends a signal to a running invocation's processes; False where there is none."""
         with self._lock:
             running = self._running.get(request_id)
-            if running is None or not running.pid or running.ended:
-                return False
-            return _signal(running.pid, number)
+            return running is not None and self._runner.signal(running, number)
 
     def invoke(self, function: Function, event: bytes, request_id: str | None = None) -> Outcome:
         """Runs a function to its end and reports as Lambda does.
@@ -133,27 +111,20 @@ class Lambdas:
         """
         running = self._admit(function, request_id or str(uuid.uuid4()))
         try:
-            outcome = self._run(running, event)
+            outcome = self._runner.run(running, event, self._environment(function))
         finally:
             with self._lock:
                 self._running.pop(running.request_id, None)
         if not outcome.error and len(outcome.payload) > PAYLOAD_LIMIT_BYTES:
             text = f"Response payload size exceeded maximum allowed payload size ({PAYLOAD_LIMIT_BYTES} bytes)."
-            outcome = self._failed(running, "Function.ResponseSizeTooLarge", text)
+            outcome = failed(running, self._logs, "Function.ResponseSizeTooLarge", text)
         if outcome.error:
             self.on_failure(function, outcome)
         return outcome
 
     def close(self) -> None:
-        """Ends the zygote and every invocation."""
-        self._control.close()
-        try:
-            self._zygote.wait(5)
-        except subprocess.TimeoutExpired:
-            self._zygote.kill()
-            self._zygote.wait()
-
-    # -- one invocation -------------------------------------------------------------------------------------
+        """Ends the runner and every invocation."""
+        self._runner.close()
 
     def _admit(self, function: Function, request_id: str) -> Running:
         now_ms = time.time_ns() // 1_000_000
@@ -166,33 +137,8 @@ class Lambdas:
             self._running[request_id] = running
             return running
 
-    def _environment(self, running: Running) -> dict[str, str]:
-        function = running.function
-        environment = {
-            "AWS_ENDPOINT_URL": self._endpoint,
-            "AWS_REGION": REGION,
-            "AWS_DEFAULT_REGION": REGION,
-            "AWS_ACCESS_KEY_ID": CREDENTIALS["aws_access_key_id"],
-            "AWS_SECRET_ACCESS_KEY": CREDENTIALS["aws_secret_access_key"],
-            "AWS_SESSION_TOKEN": CREDENTIALS["aws_session_token"],
-            # Nobody's own settings may leak into a function.
-            "AWS_CONFIG_FILE": os.devnull,
-            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "AWS_EXECUTION_ENV": f"AWS_Lambda_python{sys.version_info.major}.{sys.version_info.minor}",
-            "AWS_LAMBDA_FUNCTION_NAME": function.name,
-            "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
-            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
-            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
-            "AWS_LAMBDA_LOG_GROUP_NAME": function.log_group or f"/aws/lambda/{function.name}",
-            "AWS_LAMBDA_LOG_STREAM_NAME": f"local/[$LATEST]{running.request_id.replace('-', '')}",
-            "LAMBDA_TASK_ROOT": function.paths[0],
-            "_HANDLER": function.handler,
-            "_X_AMZN_TRACE_ID": f"Root={running.trace_root};Parent={secrets.token_hex(8)};Sampled=0",
-            "LANG": "en_US.UTF-8",
-            "PATH": os.environ.get("PATH", os.defpath),
-            "TZ": ":UTC",
-        }
-        environment |= function.environment
+    def _environment(self, function: Function) -> dict[str, str]:
+        environment = {"AWS_ENDPOINT_URL": self._endpoint} | function.environment
         with self._lock:
             for override in self._overrides:
                 if override["function"] in (None, function.logical_id, function.name) and override["times"] != 0:
@@ -200,90 +146,6 @@ class Lambdas:
                     if override["times"] is not None:
                         override["times"] -= 1
         return environment
-
-    def _run(self, running: Running, event: bytes) -> Outcome:
-        function = running.function
-        header = json.dumps(
-            {
-                "request_id": running.request_id,
-                "function_name": function.name,
-                "arn": function.arn,
-                "handler": function.handler,
-                "memory_mb": function.memory_mb,
-                "timeout_ms": int(function.timeout_s * 1000),
-                "environment": self._environment(running),
-                "paths": list(function.paths),
-                "checkout": str(ROOT),
-            }
-        ).encode()
-        ours, theirs = socket.socketpair()
-        output_read, output_write = os.pipe()
-        status_read, status_write = os.pipe()
-        try:
-            try:
-                with self._lock:
-                    descriptors = [theirs.fileno(), output_write, status_write]
-                    socket.send_fds(self._control, [b"i"], descriptors)
-            finally:
-                theirs.close()
-                os.close(output_write)
-                os.close(status_write)
-            exchange = Exchange(ours, output_read, status_read, running, self._logs)
-            exchange.send(struct.pack(">QQ", len(header), len(event)) + header + event)
-            return self._report(running, exchange)
-        except OSError as error:
-            return self._failed(running, "Runtime.ExitError", f"RequestId: {running.request_id} Error: {error}")
-        finally:
-            ours.close()
-            os.close(output_read)
-            os.close(status_read)
-
-    def _report(self, running: Running, exchange: Exchange) -> Outcome:
-        timeout_s = running.function.timeout_s
-        prefix = f"RequestId: {running.request_id} Error: "
-        exchange.follow(timeout_s)
-        running.ended = True
-        if exchange.outcome is not None:
-            kind, payload = exchange.outcome
-            return Outcome(running.request_id, payload, kind == FAILURE, bytes(running.tail))
-        if exchange.timed_out:
-            if running.pid:
-                _signal(running.pid, signal.SIGKILL)
-            return self._failed(running, "Sandbox.Timedout", f"{prefix}Task timed out after {timeout_s:.2f} seconds")
-        how, number = exchange.status or ("exit", 1)
-        if how == "signal":
-            name = "killed" if number == signal.SIGKILL else signal.Signals(number).name
-            text = f"{prefix}Runtime exited with error: signal: {name}"
-        elif number:
-            text = f"{prefix}Runtime exited with error: exit status {number}"
-        else:
-            text = f"{prefix}Runtime exited without providing a reason"
-        return self._failed(running, "Runtime.ExitError", text)
-
-    def _failed(self, running: Running, error_type: str, message: str) -> Outcome:
-        payload = {"errorType": error_type, "errorMessage": message}
-        self._logs.add(running.function.logical_id, running.request_id, json.dumps(payload))
-        return Outcome(running.request_id, json.dumps(payload).encode(), True, bytes(running.tail))
-
-
-def _signal(pid: int, number: int) -> bool:
-    try:
-        os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        try:
-            os.kill(pid, number)  # forked a moment ago, not yet leader of its own group
-        except ProcessLookupError:
-            return False
-    return True
-
-
-def _own_environment() -> dict[str, str]:
-    """The zygote's environment: enough to start Python, none of the caller's AWS settings."""
-    kept = ("PATH", "HOME", "VIRTUAL_ENV", "TMPDIR", "LANG", "LC_ALL", "SYSTEMROOT")
-    return {name: os.environ[name] for name in kept if name in os.environ} | {
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-    }
 
 
 def log_result(outcome: Outcome) -> str:

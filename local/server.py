@@ -13,6 +13,7 @@ from typing import Any
 
 from local.aws import AwsEndpoint
 from local.control import Control
+from local.forking import Forks
 from local.lambdas import Lambdas
 from local.logs import LogRing
 from local.settings import CREDENTIALS, LOCAL_PARAMETERS, Settings
@@ -42,7 +43,7 @@ class Server:
 
             self._api_web = WebServer(settings.host, settings.port, self._answer_api, BODY_LIMIT_BYTES)
             self._web.append(self._api_web)
-            self.lambdas = Lambdas(self.logs)
+            self.lambdas = Lambdas(self.logs, Forks(self.logs))
         except BaseException:
             for web in self._web:
                 web.server_close()

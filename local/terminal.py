@@ -14,8 +14,7 @@ from rich.text import Text
 from local.settings import REGION
 
 if TYPE_CHECKING:
-    from local.function import Function
-    from local.lambdas import Outcome
+    from local.function import Function, Outcome
     from local.server import Server
     from local.web import Request, Response
 

@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from local.authorizer import Authorizer
-from local.function import Function
+from local.function import Function, Outcome
 from local.http import INTEGRATION_TIMEOUT_S, HttpApi
 from local.keys import load_or_create_key
-from local.lambdas import Outcome
 from local.routes import Route
 from local.settings import AUDIENCE, ISSUER
 from local.token import make_token
