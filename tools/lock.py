@@ -25,6 +25,7 @@ LOCKS = (
     ((LAYER, "requirements/run.in", "requirements/uv.in"), "requirements/run.txt", ("--extra", "aws", "-c", DEV)),
     ((LAYER,), "layers/turnkeep/requirements.txt", ("--python-version", "3.13", "-c", DEV)),
     (("requirements/sam.in", "requirements/uv.in"), "requirements/sam.txt", ()),
+    (("requirements/load.in", "requirements/uv.in"), "requirements/load.txt", ()),
 )
 
 

@@ -10,7 +10,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYER = "layers/turnkeep/requirements.txt"
-LOCKS = ("requirements/dev.txt", "requirements/run.txt", "requirements/sam.txt", "requirements/uv.txt", LAYER)
+LOCKS = (
+    "requirements/dev.txt",
+    "requirements/run.txt",
+    "requirements/sam.txt",
+    "requirements/load.txt",
+    "requirements/uv.txt",
+    LAYER,
+)
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -40,7 +47,7 @@ def test_what_runs_is_what_was_tested(lock: str) -> None:
 
 def test_one_uv_installs_everything() -> None:
     uv = pins("requirements/uv.txt")["uv"]
-    assert [pins(f"requirements/{name}.txt")["uv"] for name in ("dev", "run", "sam")] == [uv] * 3
+    assert [pins(f"requirements/{name}.txt")["uv"] for name in ("dev", "run", "sam", "load")] == [uv] * 4
 
 
 def test_the_layer_holds_what_turnkeep_asks_for_and_no_boto3() -> None:
