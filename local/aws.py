@@ -13,8 +13,9 @@ from local.asynchronous import AsyncInvocations
 from local.backend import Backend
 from local.calls import CallLog
 from local.faults import Fault, FaultBook, refusal_of, split_batch
+from local.interpreter import MACHINE_AGENT
 from local.lambdas import Lambdas, TooManyInvocations, log_result
-from local.permissions import permissions_of
+from local.permissions import conditions_of, permissions_of
 from local.refusals import aws_json, refuse
 from local.touched import reads_strongly, touched_by
 from local.web import DropConnection, Request, Response
@@ -58,6 +59,7 @@ class AwsEndpoint:
         began = time.monotonic()
         caller = self._lambdas.caller(request.header("x-amzn-trace-id"))
         names = (caller.function.logical_id, caller.function.name) if caller else ()
+        machine = not caller and MACHINE_AGENT in request.header("user-agent")
         fault = self.faults.meet(service, operation, request.body, names)
         if fault and caller:
             fault.met_by.append(caller.request_id)
@@ -80,7 +82,9 @@ class AwsEndpoint:
                 duration_ms=int((time.monotonic() - began) * 1000),
                 sent_bytes=len(request.body),
                 received_bytes=len(response.body) if response else 0,
-                permissions=permissions_of(service, operation, request.body) if caller else [],
+                machine=machine,
+                permissions=permissions_of(service, operation, request) if caller or machine else [],
+                conditions=conditions_of(service, operation, request.body) if machine else {},
                 items=touched_by(service, operation, request.body),
                 consistent=reads_strongly(service, request.body),
             )

@@ -20,7 +20,9 @@ class Call:
         status: The answer's HTTP status; 0 where the connection was dropped.
         error: The answer's error code, or "".
         fault: Kind of the injected fault that it met, or "".
-        permissions: What IAM would have to allow a function for it, each as `action resource`.
+        machine: A state machine made it, with its own role.
+        permissions: What IAM would have to allow the caller for it, each as `action resource`.
+        conditions: The condition keys that IAM would see, where a state machine made it.
         items: The ledger's items that it names, each as partition and sort key.
         consistent: It is a strongly consistent read.
     """
@@ -37,7 +39,9 @@ class Call:
     duration_ms: int
     sent_bytes: int
     received_bytes: int
+    machine: bool
     permissions: list[str]
+    conditions: dict[str, list[str]]
     items: list[list[str]]
     consistent: bool
 

@@ -21,6 +21,9 @@ from local.settings import REGION, aws_session
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+MACHINE_AGENT = "turnkeep-local-machine"
+"""A part of the user agent of every call that a state machine makes: it is made with the machine's role."""
+
 
 def load_moto() -> Callable[..., Any]:
     """Imports moto without what takes seconds and serves nothing here, and returns its application."""
@@ -114,6 +117,7 @@ def _call_services(endpoint: Callable[[], str]) -> None:
                     connect_timeout=10,
                     read_timeout=1000,  # longer than any function may run
                     max_pool_connections=200,
+                    user_agent_extra=MACHINE_AGENT,
                 )
                 clients[service] = session.client(service, endpoint_url=endpoint(), config=config)
             return clients[service]

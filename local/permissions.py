@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from local.settings import ACCOUNT, REGION
+
+if TYPE_CHECKING:
+    from local.web import Request
 
 # A member of a request's JSON. Inside a text the quotes would be escaped: what somebody said cannot pose as one.
 _MEMBER: Final = r'(?<!\\)"{}"\s*:\s*"((?:[^"\\]|\\.)*)"'
@@ -17,15 +22,28 @@ _TRANSACTION_ACTIONS: Final = {
     "ConditionCheck": "ConditionCheckItem",
 }
 _BATCH_TABLE: Final = re.compile(r'"RequestItems"\s*:\s*\{\s*"([^"\\]+)"')
+_INVOKED: Final = re.compile(r"/functions/([^/]+)/invocations")
+_NAME: Final = re.compile(r"(?<![:#.\w])#?[A-Za-z_]\w*")
+# What stands in a DynamoDB expression and is no attribute.
+_WORDS: Final = frozenset(
+    {"SET", "REMOVE", "ADD", "DELETE", "AND", "OR", "NOT", "IN", "BETWEEN"}
+    | {"attribute_exists", "attribute_not_exists", "attribute_type", "begins_with", "contains", "size"}
+    | {"if_not_exists", "list_append"}
+)
 
 
-def permissions_of(service: str, operation: str, body: bytes) -> list[str]:
-    """The permissions that a call needs, each as `action resource`; empty for services that functions never call.
+def permissions_of(service: str, operation: str, request: Request) -> list[str]:
+    """The permissions that a call needs, each as `action resource`; empty for services that nothing here calls.
 
     A transaction needs the actions of its parts. `SendTaskSuccess` names no resource: a token is all that is sent.
     """
-    text = body.decode("utf-8", "replace")
+    text = request.body.decode("utf-8", "replace")
     match service:
+        case "lambda":
+            found = _INVOKED.search(unquote(request.path))
+            if operation == "Invoke" and found:
+                function = found[1] if found[1].startswith("arn:") else _arn("lambda", f"function:{found[1]}")
+                return [f"lambda:InvokeFunction {function}"]
         case "dynamodb":
             return _of_dynamodb(operation, text)
         case "states":
@@ -37,6 +55,26 @@ def permissions_of(service: str, operation: str, body: bytes) -> list[str]:
             bus = _member(text, "EventBusName") or "default"
             return [f"events:{operation} {_arn('events', f'event-bus/{bus}')}"]
     return []
+
+
+def conditions_of(service: str, operation: str, body: bytes) -> dict[str, list[str]]:
+    """The condition keys that IAM sees of a call to one item of DynamoDB; empty for every other call.
+
+    `dynamodb:Attributes` are the names that a request reads, compares and writes, its key's among them.
+    """
+    if service != "dynamodb" or operation not in ("GetItem", "UpdateItem"):
+        return {}
+    members: dict[str, Any] = json.loads(body)
+    aliases: dict[str, str] = members.get("ExpressionAttributeNames", {})
+    expressions = [members.get(f"{kind}Expression", "") for kind in ("Projection", "Update", "Condition")]
+    words = {word for expression in expressions for word in _NAME.findall(expression)} - _WORDS
+    found = {"dynamodb:Attributes": sorted({*members.get("Key", {}), *(aliases.get(word, word) for word in words)})}
+    if operation == "UpdateItem":
+        found["dynamodb:ReturnValues"] = [members.get("ReturnValues", "NONE")]
+    else:
+        projected = "SPECIFIC_ATTRIBUTES" if members.get("ProjectionExpression") else "ALL_ATTRIBUTES"
+        found["dynamodb:Select"] = [projected]
+    return found
 
 
 def _of_dynamodb(operation: str, text: str) -> list[str]:

@@ -1,24 +1,25 @@
-"""Permissions proven: what every function asked of AWS, against the policies of its own role as deployed.
+"""Permissions proven: what functions and the state machine asked of AWS, against their own roles as deployed.
 
 One scenario drives every route and every repair on the local stack; the endpoint notes what IAM would have been asked.
-Invariants: every call is allowed by a statement of the caller's role; every statement is used by a call, or is named
-below with the reason why this scenario cannot reach it.
+Invariants: every call is allowed by exactly one statement of its caller's role, so that the test fails without it;
+every statement is used by a call, or is named below with the reason why this scenario cannot reach it; and whatever is
+not proven so has its sentence in docs/security.md.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from local.demo import Api, Reply
+from local.settings import ROOT
 from local.stack import LocalStack
+from tests.e2e.iam import MACHINE, Asked, allows, as_list, faults_of, idle_in, statements_of, without
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +32,12 @@ FUNCTIONS = (
     *("TurnFunction", "AnswerFunction", "ReadFunction"),
     *("ResumeFunction", "WorkerFunction", "ReconcileFunction"),
 )
-# (function, Sid) -> why the scenario does not use it.
+# (whose role, Sid) -> why the scenario does not use it.
 NOT_REACHED = {
+    **{(caller, "WriteItsLog"): "Lambda writes the log, in the function's name" for caller in FUNCTIONS},
+    **{(caller, "SendTraces"): "Lambda and Step Functions send the traces" for caller in (*FUNCTIONS, MACHINE)},
+    ("WorkerFunction", "HearDoorbells"): "Lambda polls the queue, in the function's name",
+    (MACHINE, "DeliverLogs"): "Step Functions delivers its log",
     ("TurnFunction", "EndTheWaitOfALaterAsk"): "the refund desk never asks twice in one turn",
     ("ResumeFunction", "AskPastTheExecutionsYear"): "no scenario lasts a year",
     ("ResumeFunction", "SeeWhetherItsExecutionRuns"): "goes with the start past the year",
@@ -40,73 +45,79 @@ NOT_REACHED = {
     ("WorkerFunction", "TakeBackTheMarkOfACallThatDidNotBegin"): "a claim has to be lost while the store answers",
     ("WorkerFunction", "SeeWhetherItsExecutionRuns"): "an execution of a fresh ask's name would have to exist",
 }
+# Statements of policies that a parameter adds; the local stack has neither model nor key.
+OF_PARAMETERS = {"CallTheModel", "CallTheModelsBehindTheProfile", "UseTheTablesKey"}
 PATIENCE_S = 20.0
 
 
 @pytest.mark.process
 @pytest.mark.timeout(300)
-def test_roles_allow_what_functions_do_and_nothing_else(tmp_path: Path) -> None:
+def test_roles_allow_what_was_done_and_nothing_else(tmp_path: Path) -> None:
     # With so short a time the worker soon rings again where it has to wait for another turn.
     # An execution's end that nobody heard of is not told again while this plays.
     settings: dict[str, Any] = {"parameters": {"TurnTimeoutSeconds": "10"}, "retry_delays_s": (600.0, 600.0)}
     with LocalStack(state_dir=tmp_path, **settings) as stack:
         Scenario(stack).play()
         calls = stack.calls.list()
-        granted = {function: statements_of(stack, function) for function in FUNCTIONS}
-    needed = {
-        function: {each for call in calls if call["function"] == function for each in call["permissions"]}
-        for function in FUNCTIONS
-    }
-    missing = {
-        (function, each)
-        for function in FUNCTIONS
-        for each in needed[function]
-        if not any(allows(statement, each) for statement in granted[function])
-    }
-    assert sorted(missing) == []
-    idle = {
-        (function, statement["Sid"])
-        for function in FUNCTIONS
-        for statement in granted[function]
-        for action in as_list(statement["Action"])
-        if not any(allows({**statement, "Action": action}, each) for each in needed[function])
-    }
-    assert sorted(idle) == sorted(NOT_REACHED)
+        granted = {caller: statements_of(stack, caller) for caller in (*FUNCTIONS, MACHINE)}
+    needed: dict[str, set[Asked]] = {caller: set() for caller in granted}
+    for call in calls:
+        if caller := MACHINE if call["machine"] else call["function"]:
+            needed[caller] |= Asked.of(call)
+    assert all(needed.values()), "everybody asked for something"
+    problems = [fault for caller in granted for fault in faults_of(caller, granted[caller], needed[caller])]
+    assert problems == []
+    unused = {(caller, sid) for caller in granted for sid in idle_in(granted[caller], needed[caller])}
+    assert sorted(unused) == sorted(NOT_REACHED)
+
+    # And the test would notice: without any one action of a statement that is used, something is missing.
+    for caller, statements in granted.items():
+        for statement in statements:
+            for action in as_list(statement["Action"]):
+                if (caller, statement["Sid"]) not in NOT_REACHED:
+                    assert faults_of(caller, without(statements, statement["Sid"], action), needed[caller])
+
+
+def test_what_is_not_proven_by_a_call_has_its_sentence() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    unproven = {sid for _, sid in NOT_REACHED} | OF_PARAMETERS
+    assert [sid for sid in sorted(unproven) if f"`{sid}`" not in page] == []
 
 
 def test_a_call_that_nobody_allowed_would_be_noticed() -> None:
-    statement = {"Effect": "Allow", "Action": ["dynamodb:Query"], "Resource": "arn:aws:dynamodb:r:1:table/T"}
-    assert allows(statement, "dynamodb:Query arn:aws:dynamodb:r:1:table/T")
-    assert not allows(statement, "dynamodb:Query arn:aws:dynamodb:r:1:table/T/index/byOwner")
-    assert not allows(statement, "dynamodb:Scan arn:aws:dynamodb:r:1:table/T")
-    assert not allows(statement, "dynamodb:Query arn:aws:dynamodb:r:1:table/Other")
+    table = "arn:aws:dynamodb:r:1:table/T"
+    statement = {"Sid": "Read", "Effect": "Allow", "Action": ["dynamodb:Query"], "Resource": table}
+    assert faults_of("F", [statement], {Asked(f"dynamodb:Query {table}")}) == []
+    for other in (
+        f"dynamodb:Query {table}/index/byOwner",
+        f"dynamodb:Scan {table}",
+        "dynamodb:Query arn:aws:dynamodb:r:1:table/Other",
+    ):
+        assert faults_of("F", [statement], {Asked(other)}) == [f"F may not {other}"]
+    assert faults_of("F", [statement, statement], {Asked(f"dynamodb:Query {table}")}) == [
+        f"F may dynamodb:Query {table} by 2 statements: Read, Read"
+    ]
 
 
-def statements_of(stack: LocalStack, function: str) -> list[dict[str, Any]]:
-    """The statements of a function's role, as IAM holds them (inline; the AWS-managed ones are for the runtime)."""
-    role = stack.client("lambda").get_function(FunctionName=stack.deployment()["functions"][function]["name"])
-    name = role["Configuration"]["Role"].rpartition("/")[2]
-    iam = stack.client("iam")
-    found: list[dict[str, Any]] = []
-    for policy in iam.list_role_policies(RoleName=name)["PolicyNames"]:
-        document = iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
-        # moto hands a policy that CloudFormation made back as Python would print it.
-        found += (ast.literal_eval(document) if isinstance(document, str) else document)["Statement"]
-    return found
-
-
-def allows(statement: dict[str, Any], permission: str) -> bool:
-    """Whether a statement allows `action resource`. (None of the functions' statements has a condition.)"""
-    assert "Condition" not in statement
-    action, resource = permission.split(" ", 1)
-    # SendTaskSuccess is asked with a token only; a policy's ARN for it is AWS's documentation's word.
-    return action in as_list(statement["Action"]) and (
-        resource == "*" or any(fnmatchcase(resource, pattern) for pattern in as_list(statement["Resource"]))
-    )
-
-
-def as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+@pytest.mark.parametrize(
+    ("seen", "allowed"),
+    [
+        ({"dynamodb:Attributes": ("pk", "status"), "dynamodb:Select": ("SPECIFIC_ATTRIBUTES",)}, True),
+        ({"dynamodb:Attributes": ("pk", "user"), "dynamodb:Select": ("SPECIFIC_ATTRIBUTES",)}, False),
+        ({"dynamodb:Attributes": ("pk",), "dynamodb:Select": ("ALL_ATTRIBUTES",)}, False),
+        ({"dynamodb:Attributes": ("pk",)}, True),
+    ],
+)
+def test_conditions_are_read_as_iam_reads_them(seen: dict[str, tuple[str, ...]], allowed: bool) -> None:
+    statement = {
+        "Action": "dynamodb:GetItem",
+        "Resource": "t",
+        "Condition": {
+            "ForAllValues:StringEquals": {"dynamodb:Attributes": ["pk", "status"]},
+            "StringEqualsIfExists": {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"},
+        },
+    }
+    assert allows(statement, Asked("dynamodb:GetItem t", tuple(seen.items()))) is allowed
 
 
 class Scenario:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,17 @@ from botocore.exceptions import ClientError
 
 from tests.entry.doors import Lines, asking, completed, record
 from turnkeep.clock import ManualClock
-from turnkeep.entry.observability import LOGGED_FACTS, OUTCOMES, CountedEvents, Observation, describe
+from turnkeep.entry.observability import (
+    LOGGED_FACTS,
+    OUTCOMES,
+    CountedEvents,
+    InvocationFailedError,
+    Observation,
+    describe,
+)
 from turnkeep.entry.settings import BadSettingError, Environment, read_environment
 from turnkeep.entry.wiring import Invocation, NoDoorbell, NoGate, Process, load_factory
-from turnkeep.errors import StoreUnavailableError
+from turnkeep.errors import LeaseHeldError, StoreUnavailableError
 from turnkeep.ledger.records import Status
 from turnkeep.usecases.deps import Settings
 
@@ -268,14 +276,23 @@ def test_the_line_says_what_was_asked_of_the_store() -> None:
     assert facts == {"duration_ms": 0, "store_round_trips": 3, "store_calls": 7}
 
 
-def test_an_exception_is_told_and_passes_on() -> None:
+def test_a_foreign_exception_is_told_and_leaves_without_its_words() -> None:
+    """Lambda's runtime prints what leaves a function, and Step Functions keeps it in the execution's history."""
     lines = Lines()
-    with pytest.raises(ZeroDivisionError), Observation("resume", sink=lines):
+    with pytest.raises(InvocationFailedError) as left, Observation("resume", sink=lines):
         raise ZeroDivisionError("SECRET")
     ((_, facts, is_fault),) = lines.lines
     assert is_fault
     assert facts["error"][0]["class"] == "builtins.ZeroDivisionError"
     assert "SECRET" not in lines.text
+    assert str(left.value).startswith("builtins.ZeroDivisionError;")
+    assert "SECRET" not in "".join(traceback.format_exception(left.value))
+
+
+def test_an_exception_of_ours_passes_on_by_its_name() -> None:
+    """The state machine's retries go by it."""
+    with pytest.raises(LeaseHeldError), Observation("resume", sink=Lines()):
+        raise LeaseHeldError(turn=1)
 
 
 def test_an_error_is_described_without_what_it_says() -> None:

@@ -11,7 +11,7 @@ from cfnlint.template.template import Template
 
 from tools.cfn_rules.functions import FunctionsHaveTheirLogGroup, OneRuntime
 from tools.cfn_rules.parameters import ParametersExplainThemselves
-from tools.cfn_rules.permissions import ARGUED_STARS, NoStarResources, statements
+from tools.cfn_rules.permissions import ARGUED_STARS, NoStarResources, names_everything, statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +73,26 @@ def star_action(resources: dict[str, Any]) -> None:
     _first_statement(resources)["Action"] = ["dynamodb:*"]
 
 
+def any_table(resources: dict[str, Any]) -> None:
+    _first_statement(resources)["Resource"] = {"Fn::Sub": "arn:${AWS::Partition}:dynamodb:eu-west-1:1:table/*"}
+
+
+def any_region(resources: dict[str, Any]) -> None:
+    _first_statement(resources)["Resource"] = "arn:aws:dynamodb:*:1:table/T"
+
+
+def any_account(resources: dict[str, Any]) -> None:
+    _first_statement(resources)["Resource"] = "arn:aws:dynamodb:eu-west-1:*:table/T"
+
+
+def two_services(resources: dict[str, Any]) -> None:
+    _first_statement(resources)["Action"] = ["dynamodb:GetItem", "sqs:SendMessage"]
+
+
+def managed(resources: dict[str, Any]) -> None:
+    resources["ReadFunctionRole"]["Properties"]["ManagedPolicyArns"] = ["arn:aws:iam::aws:policy/ReadOnlyAccess"]
+
+
 def nameless(resources: dict[str, Any]) -> None:
     del _first_statement(resources)["Sid"]
 
@@ -87,7 +107,12 @@ def nameless(resources: dict[str, Any]) -> None:
         (OneRuntime, other_layer, "python3.14 beside python3.13"),
         (NoStarResources, star_resource, "Resource *"),
         (NoStarResources, star_among_resources, "Resource *"),
+        (NoStarResources, any_table, "Resource *"),
+        (NoStarResources, any_region, "Resource *"),
+        (NoStarResources, any_account, "Resource *"),
         (NoStarResources, star_action, "dynamodb:* is every action"),
+        (NoStarResources, two_services, "actions of dynamodb and sqs"),
+        (NoStarResources, managed, "ReadFunctionRole carries AWS-managed policies"),
         (NoStarResources, nameless, "without a Sid"),
     ],
 )
@@ -120,5 +145,12 @@ def test_the_rule_for_parameters_notices(plain: dict[str, Any], change: dict[str
 
 def test_every_argued_star_is_still_there(plain: dict[str, Any]) -> None:
     """An argument without its statement is an open door for the next one of that name."""
-    starred = {each["Sid"] for _, each in statements(Template("", plain)) if each["Resource"] == "*"}
+    starred = {
+        each["Sid"]
+        for _, each in statements(Template("", plain))
+        if any(
+            names_everything(one)
+            for one in (each["Resource"] if isinstance(each["Resource"], list) else [each["Resource"]])
+        )
+    }
     assert starred == set(ARGUED_STARS)

@@ -62,6 +62,40 @@ def test_the_machine_sees_how_a_turn_stands_and_nothing_of_it(plain: dict[str, A
     touched = by_action["dynamodb:UpdateItem"]["Condition"]["ForAllValues:StringEquals"]["dynamodb:Attributes"]
     assert set(touched) == {"pk", "sk", "askId", "status", "decision", "taskToken", "dueAt"}
     returned = by_action["dynamodb:UpdateItem"]["Condition"]["StringEqualsIfExists"]["dynamodb:ReturnValues"]
-    assert "ALL_OLD" not in returned
-    assert "ALL_NEW" not in returned
+    assert returned == "NONE", "what was there before, or is now, is not told"
     assert by_action["lambda:InvokeFunction"]["Resource"] == {"Fn::GetAtt": ["ResumeFunction", "Arn"]}
+
+
+def test_functions_are_called_by_what_the_template_names_and_by_nothing_else(plain: dict[str, Any]) -> None:
+    permissions = [
+        each["Properties"] for each in plain["Resources"].values() if each["Type"] == "AWS::Lambda::Permission"
+    ]
+    principals = {"apigateway.amazonaws.com": 0, "events.amazonaws.com": 0}
+    for permission in permissions:
+        principals[permission["Principal"]] += 1
+        assert permission["SourceArn"], "or anybody's API, or rule, could call it"
+        assert permission["Action"] == "lambda:InvokeFunction"
+    assert principals == {"apigateway.amazonaws.com": 13, "events.amazonaws.com": 2}
+
+
+@pytest.mark.parametrize("role", MAY_CHANGE)
+def test_a_role_is_for_its_service_and_carries_nothing_of_aws(plain: dict[str, Any], role: str) -> None:
+    properties = plain["Resources"][role]["Properties"]
+    (trust,) = properties["AssumeRolePolicyDocument"]["Statement"]
+    service = "states.amazonaws.com" if role == "PausedRunRole" else "lambda.amazonaws.com"
+    assert trust["Principal"] == {"Service": service}
+    assert "ManagedPolicyArns" not in properties
+
+
+def test_a_function_writes_its_own_log_and_the_worker_hears_its_own_queue(plain: dict[str, Any]) -> None:
+    """As AWS documents what Lambda needs; no call of the functions would show that it is missing."""
+    for role in MAY_CHANGE:
+        named = {each["Sid"]: each for each in statements(plain, role)}
+        assert {"xray:PutTraceSegments", "xray:PutTelemetryRecords"} <= set(named["SendTraces"]["Action"])
+        if role != "PausedRunRole":
+            assert named["WriteItsLog"]["Action"] == ["logs:CreateLogStream", "logs:PutLogEvents"]
+            group = role.replace("FunctionRole", "Logs")
+            assert named["WriteItsLog"]["Resource"] == {"Fn::GetAtt": [group, "Arn"]}
+    heard = {each["Sid"]: each for each in statements(plain, "WorkerFunctionRole")}["HearDoorbells"]
+    assert heard["Action"] == ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"]
+    assert heard["Resource"] == {"Fn::GetAtt": ["TurnQueue", "Arn"]}

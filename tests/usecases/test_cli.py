@@ -164,6 +164,7 @@ def test_a_conversation_goes_out_to_a_file_and_comes_in_under_another_id(
     said_out = shell("export", name, "--out", str(file))
     assert (said_out.code, said_out.err) == (0, "")
     assert str(file) in said_out.out
+    assert file.stat().st_mode & 0o077 == 0, "a conversation is for whoever exports it"
     value = json.loads(file.read_text(encoding="utf-8"))
     assert value["data"]["history"][0] == {"role": "user", "content": "Where is order A-100?"}
     assert shell("export", name).out == file.read_text(encoding="utf-8")

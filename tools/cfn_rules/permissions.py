@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from cfnlint.rules import CloudFormationLintRule, RuleMatch
@@ -11,22 +12,36 @@ if TYPE_CHECKING:
 
     from cfnlint.template.template import Template
 
-# Sid of the statement -> why it cannot name a resource. docs/security.md says the same.
-ARGUED_STARS = {"DeliverLogs": "CloudWatch's log delivery takes no resource"}
+# Sid of the statement -> why it cannot name its resources. docs/security.md says the same.
+ARGUED_STARS = {
+    "DeliverLogs": "CloudWatch's log delivery takes no resource",
+    "SendTraces": "X-Ray takes no resource",
+    "CallTheModelsBehindTheProfile": "an inference profile calls in regions of its own choice; a condition names it",
+}
+# An ARN whose region or account is anything, or whose resource has no name: `table/*`, `*`.
+_ANYTHING = re.compile(r"arn:[^:]*:[^:]*:(\*:|[^:]*:\*:|[^:]*:[^:]*:([a-zA-Z-]+[:/])?\*$)")
 
 
 class NoStarResources(CloudFormationLintRule):
     """A statement on everything is a permission that nobody chose."""
 
     id = "E9003"
-    shortdesc = "No statement on * but the argued ones"
-    description = "Every statement has a Sid, names its actions, and names its resources by ARN."
+    shortdesc = "Statements name what they are for, actions of one service, and resources by ARN"
+    description = (
+        "Every statement has a Sid, names actions of one service, and its resources by ARN, but for the argued ones. "
+        "Roles carry no AWS-managed policies, which are written on *."
+    )
     source_url = "https://docs.aws.amazon.com/IAM/latest/UserGuide/best-practices.html#grant-least-privilege"
     tags = ["turnkeep", "iam"]
 
     def match(self, cfn: Template) -> list[RuleMatch]:
         """See ``CloudFormationLintRule``."""
-        return [
+        managed = [
+            RuleMatch(["Resources", name, "Properties"], f"{name} carries AWS-managed policies: write its statements")
+            for name, role in cfn.get_resources(["AWS::IAM::Role"]).items()
+            if role["Properties"].get("ManagedPolicyArns")
+        ]
+        return managed + [
             RuleMatch(path, complaint)
             for path, statement in statements(cfn)
             if statement.get("Effect") == "Allow"
@@ -57,8 +72,17 @@ def _complaints(statement: dict[str, Any]) -> Iterator[str]:
     for action in _as_list(statement.get("Action")):
         if action == "*" or str(action).endswith(":*"):
             yield f"{sid}: {action} is every action there is"
-    if any(resource == "*" for resource in _as_list(statement.get("Resource"))) and sid not in ARGUED_STARS:
+    services = {str(action).partition(":")[0] for action in _as_list(statement.get("Action"))}
+    if len(services) > 1:
+        yield f"{sid}: actions of {' and '.join(sorted(services))}: one statement each"
+    if any(names_everything(resource) for resource in _as_list(statement.get("Resource"))) and sid not in ARGUED_STARS:
         yield f"{sid}: Resource * without an argument in tools/cfn_rules/permissions.py"
+
+
+def names_everything(resource: Any) -> bool:
+    """Is this resource a star, or an ARN that leaves region, account or name open?"""
+    text = str(resource.get("Fn::Sub", "") if isinstance(resource, dict) else resource)
+    return text == "*" or _ANYTHING.match(re.sub(r"\$\{[^}]*\}", "x", text)) is not None
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,8 @@ def export(connection: Connection, said: argparse.Namespace) -> None:
         sys.stdout.write(text)
         return
     try:
-        Path(said.out).write_text(text, encoding="utf-8")
+        with open(said.out, "w", encoding="utf-8", opener=_for_me_alone) as file:
+            file.write(text)
     except OSError as error:
         raise UsageError(f"cannot write {said.out}: {error.strerror}") from error
     print(f"Conversation {said.id} is in {said.out} ({envelope['format']}).")
@@ -116,6 +118,11 @@ def _key(said: argparse.Namespace) -> ConversationKey:
 def _id(text: str) -> str:
     """An id as it is, or in a path's form for what cannot be typed."""
     return parse_path_id(text) if text.startswith("~") else text
+
+
+def _for_me_alone(path: str, flags: int) -> int:
+    """Opens a file that nobody else may read where it is new: a conversation is in it."""
+    return os.open(path, flags, 0o600)
 
 
 def _read_json(name: str) -> Any:

@@ -162,10 +162,22 @@ def powertools_sink() -> PowertoolsSink:
     return PowertoolsSink()
 
 
+class InvocationFailedError(Exception):
+    """Leaves a function instead of an error that is not turnkeep's, and says no more than its class.
+
+    Lambda's runtime writes what an error says into the log, and Step Functions into the execution's history; a foreign
+    error may repeat what somebody said.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"{_class_of(error)}; this invocation's log line has the frames.")
+
+
 class Observation:
     """What one invocation did: collects facts while it runs, and tells them once at its end.
 
-    Use it as a context manager; an exception that passes through is told and passes on.
+    Use it as a context manager; an exception that passes through is told and passes on: turnkeep's own as they are,
+    a foreign one as ``InvocationFailedError``.
 
     Args:
         what: the line's message, such as ``request`` or ``resume``.
@@ -256,6 +268,8 @@ class Observation:
             self.is_fault = True
             self.describe(error)
         self.finish()
+        if isinstance(error, Exception) and not isinstance(error, TurnkeepError):
+            raise InvocationFailedError(error) from None
 
 
 class CountedEvents:
@@ -281,7 +295,7 @@ def describe(error: BaseException) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     one: BaseException | None = error
     while one is not None and len(found) < 5:
-        entry: dict[str, Any] = {"class": f"{type(one).__module__}.{type(one).__qualname__}"}
+        entry: dict[str, Any] = {"class": _class_of(one)}
         if isinstance(one, TurnkeepError):
             entry["says"] = str(one)
         response = getattr(one, "response", None)
@@ -293,3 +307,7 @@ def describe(error: BaseException) -> list[dict[str, Any]]:
         found.append(entry)
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
     return found
+
+
+def _class_of(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}"
