@@ -34,8 +34,8 @@ export TURNKEEP_PIP := $(CURDIR)/$(BIN)/python -m pip
 
 TYPED := layers/turnkeep/turnkeep layers/agent functions local tools
 
-.PHONY: help setup setup-run setup-sam run test test-exhaustive demo token lint format types imports template build api check bench openapi \
-  lock screenshots clean
+.PHONY: help setup setup-run setup-sam run test test-exhaustive demo token lint format types imports template build parameters api \
+  check bench openapi lock screenshots clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ template: setup setup-sam  ## cfn-lint with the house rules, and sam validate
 build: setup setup-sam  ## sam build: what `sam deploy` uploads
 	@$(SAM) build
 	@$(BIN)/python tools/check_build.py
+
+parameters: setup-run  ## what `sam deploy --guided` asks for, and what each answer means
+	@$(BIN)/python tools/parameters.py
 
 api: setup  ## the API keeps to docs/openapi.json, and that file to the code (FUZZ_S=60)
 	@PYTHONPATH=layers/turnkeep:layers/agent $(BIN)/python -m tools.openapi --check
