@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
                 length = int(self.rfile.readline(1024).split(b";")[0] or b"0", 16)
                 if not length:
                     break
-                part = self.rfile.read(length)
+                part = self._read_whole(length)
                 size += length
                 if size <= limit:
                     parts.append(part)
@@ -141,10 +141,21 @@ class _Handler(BaseHTTPRequestHandler):
             return b"".join(parts), size > limit
         length = int(headers.get("Content-Length") or 0)
         if length <= limit:
-            return self.rfile.read(length), False
+            return self._read_whole(length), False
         while length > 0:  # taken and dropped, so that the caller lives to see the answer
             length -= len(self.rfile.read(min(length, 1 << 20))) or length
         return b"", True
+
+    def _read_whole(self, length: int) -> bytes:
+        """So many bytes. A caller that died on the way has asked for nothing.
+
+        Raises:
+            ConnectionError: there are fewer.
+        """
+        part = self.rfile.read(length)
+        if len(part) < length:
+            raise ConnectionResetError("the caller went away before its request was whole")
+        return part
 
     def _drop(self) -> None:
         self.close_connection = True

@@ -141,6 +141,26 @@ def test_a_body_that_cannot_be_read_is_a_400(toy: LocalStack, head: bytes) -> No
         assert plain.recv(65_536).startswith(b"HTTP/1.1 400")
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [b"Content-Length: 40\r\n\r\n{}", b"Content-Length: 40\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n28\r\n{}"],
+    ids=["cut", "without its body", "chunks"],
+)
+def test_a_caller_that_dies_while_it_asks_has_asked_for_nothing(toy: LocalStack, rest: bytes) -> None:
+    toy.calls.reset()
+    heads = {
+        toy.aws_url: b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: DynamoDB_20120810.GetItem\r\n",
+        toy.api_url: b"POST /act HTTP/1.1\r\nHost: x\r\n",
+    }
+    for url, head in heads.items():
+        address = urlsplit(url)
+        with socket.create_connection((address.hostname or "", address.port or 0), timeout=30) as plain:
+            plain.sendall(head + rest)
+            plain.shutdown(socket.SHUT_WR)
+            assert plain.recv(4096) == b""
+    assert toy.calls.counts() == {}
+
+
 def test_a_tokenless_caller_comes_in_without_claims(toy: LocalStack) -> None:
     assert "authorizer" not in echoed(toy, "/things/a")["requestContext"]
 
