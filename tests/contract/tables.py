@@ -18,9 +18,9 @@ def _properties() -> dict[str, Any]:
     return found
 
 
-def new_table(client: Any) -> str:
+def new_table(client: Any, name: str = "") -> str:
     """Makes an empty ledger table, its indexes included, and returns its name."""
-    name = f"Ledger-{uuid.uuid4().hex[:12]}"
+    name = name or f"Ledger-{uuid.uuid4().hex[:12]}"
     properties = _properties()
     same = ("BillingMode", "AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes")
     client.create_table(TableName=name, **{each: properties[each] for each in same})

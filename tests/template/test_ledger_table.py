@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -48,6 +50,14 @@ def test_the_table_outlives_the_stack_and_can_be_restored(table: dict[str, Any])
     assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert properties["DeletionProtectionEnabled"] == {"Ref": "DeletionProtection"}
     assert properties["BillingMode"] == "PAY_PER_REQUEST"
+
+
+def test_a_restored_table_takes_the_place_of_the_stacks_own(table: dict[str, Any], source: dict[str, Any]) -> None:
+    """Retained, it only leaves the stack; nothing but it may then be named (tests/e2e/test_restored_table.py)."""
+    assert table["Condition"] == "MakesItsTable"
+    text = json.dumps({"everything": [source["Globals"], source["Resources"], source["Outputs"]]})
+    named = re.findall(r'"Fn::If": \["MakesItsTable", \{"(?:Ref|Fn::GetAtt)": \[?"LedgerTable"', text)
+    assert len(named) == text.count('"LedgerTable"') - text.count('"LedgerTable":')
 
 
 def test_items_expire_by_the_ledgers_attribute(table: dict[str, Any]) -> None:

@@ -59,7 +59,7 @@ def test_errors_and_throttles_are_watched_for_every_function(
 
 
 def test_the_dashboard_shows_metrics_that_exist(source: dict[str, Any]) -> None:
-    body = source["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    body, _ = source["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
     widgets = json.loads(re.sub(r"\$\{[^}]+\}", "x", body))["widgets"]
     assert 4 <= len(widgets) <= MOST_WIDGETS
     shown: set[str] = set()
