@@ -43,7 +43,7 @@ class Forks:
         )
         theirs.close()
 
-    def wait_until_warm(self) -> None:
+    def prepare(self, environments: dict[str, dict[str, str]]) -> None:
         """Waits for the zygote; raises RuntimeError where it did not come up."""
         if self._control.recv(1) != b"R":
             raise RuntimeError("the process that runs the functions did not start; its output says why")

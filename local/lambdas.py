@@ -26,8 +26,12 @@ class TooManyInvocations(Exception):
 class Runner(Protocol):
     """What runs an invocation: `local.forking.Forks`, or `local.containers.Containers`."""
 
-    def wait_until_warm(self) -> None:
-        """Returns when invocations can run; raises RuntimeError where they never will."""
+    def prepare(self, environments: dict[str, dict[str, str]]) -> None:
+        """Returns when invocations can run; gets each function's variables by its logical id.
+
+        Raises:
+            RuntimeError: They will never run; its words say why.
+        """
 
     def run(self, running: Running, event: bytes, environment: dict[str, str]) -> Outcome:
         """Runs one invocation to its end, `environment` being what the template and overrides set."""
@@ -58,7 +62,8 @@ class Lambdas:
 
     def wait_until_warm(self) -> None:
         """Waits for the runner; raises RuntimeError where it did not come up."""
-        self._runner.wait_until_warm()
+        functions = list(self._functions.values())
+        self._runner.prepare({function.logical_id: self._environment(function) for function in functions})
 
     def deploy(self, functions: list[Function], endpoint: str) -> None:
         """Sets what can be invoked, and the AWS endpoint that functions talk to."""

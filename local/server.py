@@ -14,18 +14,22 @@ from typing import Any
 from local.aws import AwsEndpoint
 from local.control import Control
 from local.forking import Forks
-from local.lambdas import Lambdas
+from local.lambdas import Lambdas, Runner
 from local.logs import LogRing
 from local.settings import CREDENTIALS, LOCAL_PARAMETERS, Settings
 from local.template import transform_template
-from local.web import Request, Response, WebServer
+from local.web import PortTaken, Request, Response, WebServer
 
 
 class Server:
     """A local stack in this process. moto keeps its state in module globals, so one process holds one stack."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Takes the ports and starts the process that functions are forked from.
+    def __init__(self, settings: Settings, runner: Runner | None = None) -> None:
+        """Takes the ports, and starts the process that functions are forked from.
+
+        Args:
+            settings: What to deploy, and where to listen.
+            runner: Runs the functions in another way.
 
         Raises:
             local.web.PortTaken: A port is in use.
@@ -43,15 +47,32 @@ class Server:
 
             self._api_web = WebServer(settings.host, settings.port, self._answer_api, BODY_LIMIT_BYTES)
             self._web.append(self._api_web)
-            self.lambdas = Lambdas(self.logs, Forks(self.logs))
+            self.lambdas = Lambdas(self.logs, runner or Forks(self.logs))
         except BaseException:
             for web in self._web:
                 web.server_close()
             raise
         self.aws_url = f"http://{settings.host}:{self._aws_web.port}"
+        self.functions_aws_url = self.aws_url
         self.api_url = f"http://{settings.host}:{self._api_web.port}"
         self.aws = AwsEndpoint(self.lambdas, self.control.answer)
         self.events: Any = None
+
+    def open_to_containers(self, gateway: str) -> None:
+        """Lets functions in containers reach the AWS endpoint.
+
+        Args:
+            gateway: This machine's address on Docker's bridge. Where it is none (Docker Desktop runs containers in a
+                machine of its own, and leads its name for this one to the loopback), nothing more is listened on.
+        """
+        try:
+            bridge = WebServer(gateway, self._aws_web.port, self._answer_aws)
+        except (PortTaken, OSError):
+            self.functions_aws_url = f"http://host.docker.internal:{self._aws_web.port}"
+            return
+        self._web.append(bridge)
+        bridge.start("aws-bridge")
+        self.functions_aws_url = f"http://{gateway}:{bridge.port}"
 
     def start(self) -> None:
         """Deploys the template and begins to serve.
@@ -77,7 +98,7 @@ class Server:
         interpreter.install(lambda: self.aws_url, self._execution_changed)
         self._aws_web.start("aws")
         self.deployment = deploy(template, settings, self.aws_url, self.api_url)
-        self.lambdas.deploy(self.deployment.functions, self.aws_url)
+        self.lambdas.deploy(self.deployment.functions, self.functions_aws_url)
         self.key = load_or_create_key(state_dir)
         parameters = LOCAL_PARAMETERS | settings.parameters
         authorizer = Authorizer(self.key, parameters["JwtIssuer"], parameters["JwtAudience"])

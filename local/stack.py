@@ -30,6 +30,10 @@ class StackFailed(RuntimeError):
 class LocalStack:
     """Starts, drives and stops a local stack. A context manager; every method is safe under threads.
 
+    Attributes:
+        command: The module that serves it, and its arguments.
+        addresses: What it said when it was up, `api_url` and `aws_url` among it.
+
     Args:
         ports: The API's and the AWS endpoint's ports; 0 takes free ones.
         env_overrides: Laid over every function's environment; a dict as a value is for the function of that name.
@@ -39,6 +43,8 @@ class LocalStack:
         schedule_s: Replaces the period of every schedule. By default schedules are off: `fire` them.
         retry_delays_s: The waits before an asynchronous invocation's retries.
     """
+
+    command: tuple[str, ...] = ("local",)
 
     def __init__(
         self,
@@ -66,6 +72,7 @@ class LocalStack:
         )
         self.api_url = ""
         self.aws_url = ""
+        self.addresses: dict[str, str] = {}
         self._process: subprocess.Popen[str] | None = None
         self.faults = Faults(self)
         self.calls = Calls(self)
@@ -78,7 +85,7 @@ class LocalStack:
             StackFailed: It said why, and ended.
         """
         process = subprocess.Popen(
-            [sys.executable, "-m", "local", "--supervised"],
+            [sys.executable, "-m", *self.command, "--supervised"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -93,6 +100,7 @@ class LocalStack:
         if "refused" in said:
             self.stop()
             raise StackFailed(said["refused"])
+        self.addresses = said
         self.api_url, self.aws_url = said["api_url"], said["aws_url"]
         return self
 

@@ -9,7 +9,7 @@ import json
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from local.demo import Reply, request
 
@@ -23,11 +23,18 @@ PATIENCE_S = 15.0
 YES = {"approved": True, "by": "sam"}
 
 
+class Door(Protocol):
+    """Where a person sends requests to, such as a stack."""
+
+    @property
+    def api_url(self) -> str: ...
+
+
 @dataclass
 class Person:
     """Somebody with a token (or without one), and every reply that they ever got."""
 
-    stack: LocalStack
+    stack: Door
     token: str | None
     heard: list[str] = field(default_factory=list)
 
