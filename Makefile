@@ -27,15 +27,22 @@ FUZZ_S ?= 60
 PORT ?= 3000
 AWS_PORT ?= 5000
 CONSOLE_PORT ?= 3001
-export PORT AWS_PORT CONSOLE_PORT
+LAMBDA_PORT ?= 3002
+GATEWAY_PORT ?= 3003
+export PORT AWS_PORT CONSOLE_PORT LAMBDA_PORT GATEWAY_PORT
 export SAM_CLI_TELEMETRY := 0
+BUILD_LOG := .aws-sam/build.log
 # sam's makefile builder runs `make` with this in a copy of the layer's folder.
 export TURNKEEP_PIP := $(CURDIR)/$(BIN)/python -m pip
+# Where Lambda's Python may be, beside python3.13 on PATH: it makes the layers' byte code.
+LAMBDA_VENV ?= .venv-3.13
+export TURNKEEP_LAMBDA_PYTHON ?= $(abspath $(BIN)/python) $(abspath $(wildcard $(HOME)/.pyenv/versions/3.13.*/bin/python)) \
+  $(abspath $(LAMBDA_VENV)/bin/python)
 
 TYPED := layers/turnkeep/turnkeep layers/agent functions local tools
 
-.PHONY: help setup setup-run setup-sam run test test-exhaustive demo token lint format types imports template build parameters api \
-  check bench openapi lock screenshots clean
+.PHONY: help setup setup-run setup-sam setup-lambda built run test test-exhaustive sam-local test-containers demo token lint format types imports template \
+  build parameters api check bench bench-durability bench-start openapi lock screenshots clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,16 +61,31 @@ setup-run:
 setup-sam:
 	@$(bootstrap) --venv $(SAM_VENV) sam
 
+# An environment of Lambda's Python beside one of another; where there is no such Python, measuring goes without.
+setup-lambda: setup
+	@for python in $(TURNKEEP_LAMBDA_PYTHON) python3.13; do \
+	  "$$python" -Ic 'import sys; sys.exit(sys.version_info[:2] != (3, 13))' 2>/dev/null || continue; \
+	  [ "$$python" = "$(abspath $(BIN)/python)" ] || \
+	    "$$python" tools/bootstrap.py --this-python --venv $(LAMBDA_VENV) dev || exit 1; \
+	  break; \
+	done
+
 # --- use ------------------------------------------------------------------------------------------------------------
 
 run: setup-run  ## starts the local stack and its page (PORT, AWS_PORT, CONSOLE_PORT); Ctrl-C stops it
 	@exec $(BIN)/python -m local
 
 test: setup  ## runs the tests (ARGS="-k name" for some)
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive" $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive and not containers" $(ARGS)
 
 test-exhaustive: setup  ## kills and stops real processes at every point of a turn; some minutes, and .ci/run does it
 	@$(BIN)/python -m pytest -n $(WORKERS) -m exhaustive tests/process
+
+sam-local: setup-run built  ## the same behind sam local, every invocation in a container of its own (needs Docker)
+	@exec $(BIN)/python -m local.sam
+
+test-containers: setup built  ## a conversation, and every event of events/, in containers (needs Docker)
+	@$(BIN)/python -m pytest -m containers $(ARGS) tests/containers
 
 demo: setup-run  ## plays a customer's conversation against the running stack and prints it
 	@exec $(BIN)/python -m local.demo
@@ -92,8 +114,11 @@ template: setup setup-sam  ## cfn-lint with the house rules, and sam validate
 	@$(BIN)/cfn-lint
 	@$(SAM) validate --lint
 
-build: setup setup-sam  ## sam build: what `sam deploy` uploads
-	@$(SAM) build
+built: setup-sam
+	@mkdir -p $(dir $(BUILD_LOG))
+	@$(SAM) build > $(BUILD_LOG) 2>&1 || { cat $(BUILD_LOG); exit 1; }
+
+build: setup built  ## sam build: what `sam deploy` uploads
 	@$(BIN)/python tools/check_build.py
 
 parameters: setup-run  ## what `sam deploy --guided` asks for, and what each answer means
@@ -112,6 +137,12 @@ bench: setup  ## measures what a turn costs, other libraries beside it; writes d
 	@test -x .venv-bench/bin/python || { $(PYTHON) -m venv .venv-bench \
 	  && .venv-bench/bin/python -m pip install -q --disable-pip-version-check -r bench/peers.txt; } || true
 	@$(BIN)/python -m bench
+
+bench-durability: setup  ## measures what each mode of durability costs; writes the table in docs/durability.md
+	@PYTHONPATH=layers/turnkeep $(BIN)/python -m bench.durability
+
+bench-start: setup-lambda build  ## measures how long functions take to start; writes its part of docs/performance.md
+	@$(BIN)/python -m bench.start
 
 openapi: setup  ## writes docs/openapi.json from the code
 	@PYTHONPATH=layers/turnkeep:layers/agent $(BIN)/python -m tools.openapi
