@@ -1,0 +1,44 @@
+"""What the functions' logs say went wrong that nobody made go wrong. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from load.audit import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+KILLED = "signal: killed"
+
+LIVED_WITH = frozenset({"LeaseHeldError", "TurnOutOfTimeError", "StoreUnavailableError"})
+"""Errors that somebody comes again for: the state machine behind a lease, the queue, a sender."""
+
+
+def faults_of(log: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """One finding for each kind of failure that is neither a kill of ours nor lived with.
+
+    Args:
+        log: entries of the functions' log file.
+    """
+    counts = Counter(f"{entry['function']}: {why}" for entry in log for why in _failures(entry["line"]))
+    return [Finding("fault", f"{why} ({count} times)") for why, count in sorted(counts.items())]
+
+
+def _failures(line: str) -> Iterator[str]:
+    if not line.startswith("{"):
+        return
+    try:
+        facts = json.loads(line)
+    except ValueError:
+        return
+    if "errorType" in facts:  # the runtime's own report of an invocation that died
+        if KILLED not in facts.get("errorMessage", ""):
+            yield facts["errorType"]
+    elif facts.get("level") in ("ERROR", "CRITICAL"):
+        errors = facts.get("error") or [{}]
+        name = str(errors[0].get("class", "an error")).rpartition(".")[2]
+        if name not in LIVED_WITH:
+            yield f"{name} {facts.get('code', '')}".strip()
