@@ -30,10 +30,12 @@ def main() -> int:
     _stand_alone()
     from bench.measure import broken_bounds, measure_turnkeep
     from bench.report import page
+    from bench.sections import carried_over
 
     ours = measure_turnkeep()
     peers = [] if arguments.no_peers else _measure_peers()
-    arguments.page.write_text(page(ours, peers), encoding="utf-8")
+    old = arguments.page.read_text(encoding="utf-8") if arguments.page.exists() else ""
+    arguments.page.write_text(carried_over(old, page(ours, peers)), encoding="utf-8")
     _say(f"wrote {arguments.page}")
     broken = broken_bounds(ours)
     for sentence in broken:

@@ -1,9 +1,10 @@
-"""``python -m bench.durability``: what each mode of durability costs a turn of three iterations with two tools each.
+"""``make bench-durability``: what each mode of durability costs a turn of three iterations with two tools each.
 
-Run it from the checkout's root with ``layers/turnkeep`` on PYTHONPATH; it writes the table of docs/durability.md anew.
-Calls and write units are counted under the meter, on moto. Added time is measured on a table in memory
-whose every round trip takes as long as DynamoDB's usually do, beside a model that answers at once (the worst case: no
-write hides behind anything) and one that takes as long as a quick one does.
+    PYTHONPATH=layers/turnkeep python -m bench.durability [--page docs/durability.md]
+
+It writes the table of docs/durability.md anew. Calls and write units are counted under the meter, on moto. Added time
+is measured on a table in memory whose every round trip takes as long as DynamoDB's usually do, beside a model that
+answers at once (the worst case: no write hides behind anything) and one that takes as long as a quick one does.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import boto3
 
 from bench.meter import Meter
+from bench.sections import with_section
 from bench.turnkeep_turn import REGION, TABLE, table
 from turnkeep.adapters.dynamo import DynamoItemStore, client_config
 from turnkeep.agent import Agent, ScriptedProvider, call, tool
@@ -44,7 +46,6 @@ ITERATIONS: Final = 3
 ROUND_TRIP_S: Final = 0.008
 MODEL_S: Final = (0.0, 0.2)
 RUNS: Final = 7
-BEGIN, END = "<!-- measured by bench/durability.py: begin -->", "<!-- end -->"
 
 
 @dataclass(frozen=True)
@@ -169,9 +170,7 @@ def main() -> None:
     os.environ |= {"AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench"}
     found = as_table(measure())
     sys.stdout.write(found + "\n")
-    if page.exists():
-        before, rest = page.read_text("utf-8").split(BEGIN)
-        page.write_text(f"{before}{BEGIN}\n\n{found}\n\n{END}{rest.split(END)[1]}", "utf-8")
+    page.write_text(with_section(page.read_text("utf-8"), "bench/durability.py", found), "utf-8")
 
 
 if __name__ == "__main__":

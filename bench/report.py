@@ -57,7 +57,7 @@ class Ours:
 
 HEAD = f"""# What a turn costs
 
-Written by `make bench`; every figure was measured by the run that wrote this page.
+Written by `make bench`; every figure was measured by the run that wrote it. Parts that say so are other runs'.
 
 A turn is one message of 1 KB, answered with 1 KB by turnkeep's own agent: claim, owner, evidence, the conversation's
 listing and that listing's index included, in `exit` mode, with a window of {WINDOW} turns. The agent is scripted, so

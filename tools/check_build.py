@@ -1,7 +1,7 @@
 """Looks at what `sam build` made: everything that is needed, nothing else, and small enough.
 
 `python tools/check_build.py [--python python3.13]`; with a Python of the template's version it also imports every
-function from the built folders alone (boto3 aside, which Lambda's runtime brings).
+function from the built folders alone (boto3 aside, which Lambda's runtime brings), and asks for the layers' byte code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ LAYERS = ("TurnkeepLayer", "AgentLayer")
 ARCHITECTURES = ("aarch64", "x86_64")
 # The budget for the zipped layer. Without boto3: Lambda's runtime has one, and it is larger than all the rest.
 LARGEST_LAYER_BYTES = 15 * 1024 * 1024
-NEVER_SHIPPED = ("boto3", "botocore", "tests", "__pycache__", "pip", "Makefile", "requirements.txt")
+NEVER_SHIPPED = ("boto3", "botocore", "tests", "pip", "Makefile", "requirements.txt")
+# The one kind of byte code that Lambda's Python takes as it is: its own, without a look at the source's date.
+BYTE_CODE = ".cpython-313.pyc"
+UNCHECKED = (1).to_bytes(4, "little")
+NO_BYTE_CODE = (
+    "has no byte code: every start compiles it anew and takes twice as long; with a Python 3.13 at hand (python3.13, "
+    "pyenv, make setup-lambda) run .venv-sam/bin/sam build --no-cached"
+)
 # Run with -I: neither the checkout nor an environment variable lends the built folders anything.
 IMPORTS = """
 import sys
@@ -41,12 +48,16 @@ def main() -> int:
     parser.add_argument("--python", help="a Python of the template's version, with boto3")
     python = parser.parse_args().python
     faults = [*_layer_faults(), *_function_faults()]
+    without = [f"{layer} {NO_BYTE_CODE}" for layer in LAYERS if not any((BUILD / layer).rglob("*.pyc"))]
     if python:
+        faults += without
         unimportable = _import_faults(python)
         faults += unimportable
         print(f"build: {len(FUNCTIONS) - len(unimportable)} of {len(FUNCTIONS)} functions import as built")
     else:
         print("build: imports not tried (name a Python of the template's version by --python)")
+        for sentence in without:
+            print(f"build: {sentence}")
     for fault in faults:
         print(f"build: {fault}", file=sys.stderr)
     return 1 if faults else 0
@@ -61,10 +72,11 @@ def _layer_faults() -> list[str]:
         if zipped > LARGEST_LAYER_BYTES:
             faults.append(f"{layer} is over its budget of {LARGEST_LAYER_BYTES:,} bytes")
         faults += [f"{layer} holds {path.relative_to(folder)}" for path in _never_shipped(folder)]
+        faults += [f"{layer} holds {path.relative_to(folder)}, which Lambda cannot use" for path in useless(folder)]
     python = BUILD / "TurnkeepLayer" / "python"
     wanted = {_module(name) for name in _locked()} | {"turnkeep"}
     there = {path.stem if path.suffix == ".py" else path.name for path in python.iterdir()}
-    found = {name for name in there if not name.endswith(".dist-info")}
+    found = {name for name in there if not name.endswith((".dist-info", "__pycache__"))}
     faults += [f"TurnkeepLayer lacks {name}" for name in sorted(wanted - found)]
     faults += [f"TurnkeepLayer holds {name}, which nothing asks for" for name in sorted(found - wanted)]
     compiled = [path.name for path in python.rglob("*.so")]
@@ -112,6 +124,18 @@ def _module(distribution: str) -> str:
 
 def _never_shipped(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.name in NEVER_SHIPPED]
+
+
+def useless(folder: Path) -> list[Path]:
+    """Byte code of another Python, of no source, or such as is compared with its source's date: a zip changes that."""
+    useless = []
+    for path in folder.rglob("*.pyc"):
+        source = path.parent.parent / path.name.replace(BYTE_CODE, ".py")
+        with path.open("rb") as file:
+            head = file.read(8)
+        if not path.name.endswith(BYTE_CODE) or head[4:] != UNCHECKED or not source.exists():
+            useless.append(path)
+    return useless
 
 
 def _zipped_bytes(folder: Path) -> int:

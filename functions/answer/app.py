@@ -8,11 +8,13 @@ from typing import Any
 
 from turnkeep.entry.http.answer_routes import answer_routes
 from turnkeep.entry.http.resolver import Door
+from turnkeep.entry.snapshot import before_snapshot
 from turnkeep.entry.wiring import invocation
 from turnkeep.usecases.answer_ask import answer_ask
 from turnkeep.usecases.withdraw import withdraw_turn
 
 door = Door(answer_routes(answer_ask=answer_ask, withdraw_turn=withdraw_turn), invocation)
+before_snapshot()
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:

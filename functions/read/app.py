@@ -8,6 +8,7 @@ from typing import Any
 
 from turnkeep.entry.http.read_routes import read_routes
 from turnkeep.entry.http.resolver import Door
+from turnkeep.entry.snapshot import before_snapshot
 from turnkeep.entry.wiring import invocation
 from turnkeep.usecases.listing import list_asks, list_conversations
 from turnkeep.usecases.read import (
@@ -30,6 +31,7 @@ door = Door(
     ),
     invocation,
 )
+before_snapshot()
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:

@@ -1,5 +1,9 @@
 """The reconcile function: does what is due and was not done."""
 
+import gc
+
+gc.disable()  # nothing is garbage while a process starts; entry.wiring.start_is_over switches it on again
+
 from typing import Any
 
 from turnkeep.entry.attention import attend

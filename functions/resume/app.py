@@ -1,5 +1,9 @@
 """The resume function: what the PausedRun state machine asks for."""
 
+import gc
+
+gc.disable()  # nothing is garbage while a process starts; entry.wiring.start_is_over switches it on again
+
 from typing import Any
 
 from turnkeep.entry.machine import take_step

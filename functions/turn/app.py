@@ -8,6 +8,7 @@ from typing import Any
 
 from turnkeep.entry.http.resolver import Door
 from turnkeep.entry.http.turn_routes import turn_routes
+from turnkeep.entry.snapshot import before_snapshot
 from turnkeep.entry.wiring import invocation
 from turnkeep.usecases.create_conversation import create_conversation
 from turnkeep.usecases.erase import erase_conversation
@@ -17,6 +18,7 @@ door = Door(
     turn_routes(take_turn=take_turn, create_conversation=create_conversation, erase_conversation=erase_conversation),
     invocation,
 )
+before_snapshot(runs_turns=True)
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:

@@ -1,5 +1,9 @@
 """The worker function: runs queued turns when the queue rings."""
 
+import gc
+
+gc.disable()  # nothing is garbage while a process starts; entry.wiring.start_is_over switches it on again
+
 from typing import Any
 
 from turnkeep.entry.observability import Observation

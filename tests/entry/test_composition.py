@@ -193,18 +193,6 @@ def test_a_turn_that_does_not_pause_makes_no_client_but_the_stores() -> None:
     assert (boto3_imported, pydantic_imported) == (False, False)
 
 
-@pytest.mark.parametrize("function", ["turn", "answer", "read"])
-def test_a_function_imports_what_its_path_needs_and_makes_nothing(function: str) -> None:
-    code = f"""
-import json, sys
-sys.path.insert(0, {str(ROOT / "functions" / function)!r})
-import app
-print(json.dumps(sorted(name for name in ("boto3", "pydantic", "botocore.client", "refund_desk", "moto", "secrets_made")
-                        if name in sys.modules)))
-"""
-    assert python(code) == []
-
-
 # --- observability ------------------------------------------------------------------------------------------
 
 
@@ -333,18 +321,3 @@ def test_lines_and_metrics_are_json_on_standard_output(
     assert (line["level"], line["message"], line["outcome"], line["lag_ms"]) == ("INFO", "request", "complete", 250)
     assert (metrics["TurnsComplete"], metrics["QueueLag"]) == ([1.0], [250.0])
     assert metrics["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "desk"
-
-
-STARTED = """
-import gc, json, sys
-sys.path.insert(0, {path!r})
-import app
-while_starting = gc.isenabled()
-app.handler({{"routeKey": "GET /x", "requestContext": {{"http": {{"method": "GET"}}}}}}, None)
-print(json.dumps([while_starting, gc.isenabled()]))
-"""
-
-
-@pytest.mark.parametrize("function", ["turn", "answer", "read"])
-def test_garbage_is_collected_again_as_soon_as_the_start_is_over(function: str) -> None:
-    assert python(STARTED.format(path=str(ROOT / "functions" / function))) == [False, True]

@@ -1,8 +1,8 @@
 """The composition root: from environment variables and Lambda's context to the ports that the use cases are given.
 
 Nothing here happens at import. Clients are made by the first invocation that needs them and kept for the process, so a
-SnapStart image holds none, and a turn that does not pause never makes a Step Functions client. They come from botocore
-directly: it is the same client that ``boto3.client`` returns, without the import of boto3 itself.
+snapshot (SnapStart) holds none, and a turn that does not pause never makes a Step Functions client. They come from
+botocore directly: it is the same client that ``boto3.client`` returns, without the import of boto3 itself.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import random
 import secrets
 import threading
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from turnkeep.clock import Clock, SystemClock
@@ -41,18 +42,14 @@ class Clients:
     def __init__(self, region: str | None) -> None:
         self._region = region
         self._lock = threading.Lock()
-        self._session: Any = None
         self._made: dict[str, Any] = {}
 
     def get(self, service: str, config: Callable[[], Any]) -> Any:
         """The client of a service, such as ``dynamodb``, made with ``config()`` the first time."""
         with self._lock:
             if service not in self._made:
-                if self._session is None:
-                    from botocore.session import Session
-
-                    self._session = Session()
-                self._made[service] = self._session.create_client(service, region_name=self._region, config=config())
+                client = botocore_session().create_client(service, region_name=self._region, config=config())
+                self._made[service] = client
             return self._made[service]
 
 
@@ -213,6 +210,9 @@ def process() -> Process:
     pid = os.getpid()
     kept = _processes.get(pid)
     if kept is None or kept.environment != environment:
+        # Python seeds this when it is imported; what a snapshot holds, every process restored from it would draw again:
+        # the same pauses before the same retries.
+        random.seed()
         _processes.clear()
         kept = _processes[pid] = Process(environment)
     return kept
@@ -237,6 +237,14 @@ def start_is_over() -> None:
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
+
+
+@lru_cache(maxsize=1)
+def botocore_session() -> Any:
+    """The session of this process: what botocore has read of services' descriptions. It holds no connection."""
+    from botocore.session import Session
+
+    return Session()
 
 
 def load_factory(name: str) -> AgentFactory:
