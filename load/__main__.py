@@ -70,7 +70,7 @@ def _say(text: str) -> None:
 def _keep(folder: RunFolder) -> None:
     """What a run that does not hold leaves to be looked at: who sent what, what was logged, what was done."""
     shutil.rmtree(KEPT, ignore_errors=True)
-    shutil.copytree(folder.path, KEPT, ignore=shutil.ignore_patterns("*.pem", "*key*"))
+    shutil.copytree(folder.path, KEPT, ignore=shutil.ignore_patterns("*.pem", "people.json"))
     _say(f"its journal, logs and book are in {KEPT.relative_to(ROOT)}")
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 import metered
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
     from turnkeep.agent.provider import ModelReply, ModelRequest
 
 MODES = ("exit", "async", "sync")
+
+MODEL_S = (0.05, 0.25)
+"""How long the model takes for a reply. Most of a turn's life, as with a real one, so that deaths fall into it."""
+WORLD_S = 0.05
+"""How long the world takes to say that it changed: a process that dies in it leaves a call in doubt."""
 
 
 @tool
@@ -77,6 +84,7 @@ def _enter(name: str, token: str, context: ToolContext) -> str:
     }
     with metered.noted(metered.AGENT), open(os.environ["LOAD_BOOK"], "ab", buffering=0) as book:  # noqa: PTH123
         book.write(json.dumps(line).encode() + b"\n")
+        time.sleep(WORLD_S)
     return f"acted for {token}"
 
 
@@ -89,11 +97,12 @@ def script(scene: Scene) -> Any:
 
 
 class MeteredProvider(ScriptedProvider):
-    """The script, with the time that it takes noted as the agent's."""
+    """The script, as slow as a quick model; the time that it takes is noted as the agent's."""
 
     def converse(self, request: ModelRequest) -> ModelReply:
         """See ``ScriptedProvider.converse``."""
         with metered.noted(metered.AGENT):
+            time.sleep(random.uniform(*MODEL_S))
             return super().converse(request)
 
 
