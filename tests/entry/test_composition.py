@@ -292,7 +292,7 @@ def test_an_error_is_described_without_what_it_says() -> None:
             raise StoreUnavailableError from error
     except StoreUnavailableError as error:
         outer, inner = describe(error)
-    assert outer["class"] == "turnkeep.errors.StoreUnavailableError"
+    assert outer["class"] == "turnkeep.errors.running.StoreUnavailableError"
     assert outer["says"].startswith("The store is not available")
     assert (inner["code"], inner["operation"]) == ("ValidationException", "PutItem")
     assert "SECRET" not in json.dumps([outer, inner])
