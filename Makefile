@@ -20,6 +20,7 @@ endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 SAM_VENV ?= .venv-sam
+CHECKOV_VENV ?= .venv-checkov
 SAM := $(SAM_VENV)/bin/sam
 WORKERS ?= auto
 ARGS ?=
@@ -41,8 +42,9 @@ export TURNKEEP_LAMBDA_PYTHON ?= $(abspath $(BIN)/python) $(abspath $(wildcard $
 
 TYPED := layers/turnkeep/turnkeep layers/agent functions local tools
 
-.PHONY: help setup setup-run setup-sam setup-lambda built run test test-exhaustive sam-local test-containers demo token lint format types imports template \
-  build parameters api check bench bench-durability bench-start openapi lock screenshots clean
+.PHONY: help setup setup-run setup-sam setup-lambda built run test test-exhaustive sam-local test-containers demo \
+  token lint format types imports template build parameters api check checkov bench bench-durability bench-start \
+  openapi lock screenshots clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -120,6 +122,10 @@ built: setup-sam
 
 build: setup built  ## sam build: what `sam deploy` uploads
 	@$(BIN)/python tools/check_build.py
+
+checkov:  ## checkov's opinion of the template, offline; installs 260 MB, once
+	@$(bootstrap) --venv $(CHECKOV_VENV) checkov
+	@$(CHECKOV_VENV)/bin/checkov
 
 parameters: setup-run  ## what `sam deploy --guided` asks for, and what each answer means
 	@$(BIN)/python tools/parameters.py

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 OLDEST = (3, 11)
 # What holds for one holds for the other: dev contains run, at the same versions.
-CONTAINED_IN = {"run": ("run", "dev"), "dev": ("dev",), "sam": ("sam",), "load": ("load",)}
+CONTAINED_IN = {"run": ("run", "dev"), "dev": ("dev",), "sam": ("sam",), "load": ("load",), "checkov": ("checkov",)}
 
 
 def main() -> int:

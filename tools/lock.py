@@ -26,6 +26,7 @@ LOCKS = (
     ((LAYER,), "layers/turnkeep/requirements.txt", ("--python-version", "3.13", "-c", DEV)),
     (("requirements/sam.in", "requirements/uv.in"), "requirements/sam.txt", ()),
     (("requirements/load.in", "requirements/uv.in"), "requirements/load.txt", ()),
+    (("requirements/checkov.in", "requirements/uv.in"), "requirements/checkov.txt", ()),
 )
 
 
