@@ -26,8 +26,8 @@ NEVER_SHIPPED = ("boto3", "botocore", "tests", "pip", "Makefile", "requirements.
 BYTE_CODE = ".cpython-313.pyc"
 UNCHECKED = (1).to_bytes(4, "little")
 NO_BYTE_CODE = (
-    "has no byte code: every start compiles it anew and takes twice as long; with a Python 3.13 at hand (python3.13, "
-    "pyenv, make setup-lambda) run .venv-sam/bin/sam build --no-cached"
+    "come without byte code: every start compiles them anew and takes twice as long. With a Python 3.13 at hand "
+    "(python3.13 on PATH, or pyenv's) delete .aws-sam and run make build again"
 )
 # Run with -I: neither the checkout nor an environment variable lends the built folders anything.
 IMPORTS = """
@@ -48,7 +48,8 @@ def main() -> int:
     parser.add_argument("--python", help="a Python of the template's version, with boto3")
     python = parser.parse_args().python
     faults = [*_layer_faults(), *_function_faults()]
-    without = [f"{layer} {NO_BYTE_CODE}" for layer in LAYERS if not any((BUILD / layer).rglob("*.pyc"))]
+    bare = [layer for layer in LAYERS if not any((BUILD / layer).rglob("*.pyc"))]
+    without = [f"{' and '.join(bare)} {NO_BYTE_CODE}"] if bare else []
     if python:
         faults += without
         unimportable = _import_faults(python)
