@@ -40,11 +40,20 @@ LAMBDA_VENV ?= .venv-3.13
 export TURNKEEP_LAMBDA_PYTHON ?= $(abspath $(BIN)/python) $(abspath $(wildcard $(HOME)/.pyenv/versions/3.13.*/bin/python)) \
   $(abspath $(LAMBDA_VENV)/bin/python)
 
-TYPED := layers/turnkeep/turnkeep layers/agent functions local tools
+# make load: how long, how many people at once, which share of processes is killed, and where a page of it is written.
+LOAD_VENV := .venv-load
+LOAD_S ?= 60
+LOAD_USERS ?= 6
+LOAD_KILLS ?= 0.1
+LOAD_SEED ?= 1
+LOAD_PAGE ?=
+export LOAD_S LOAD_USERS LOAD_KILLS LOAD_SEED LOAD_PAGE
 
-.PHONY: help setup setup-run setup-sam setup-lambda built run test test-exhaustive sam-local test-containers demo \
-  token lint format types imports template build parameters api check checkov bench bench-durability bench-start \
-  openapi lock screenshots clean
+TYPED := layers/turnkeep/turnkeep layers/agent functions local tools $(wildcard load/*.py)
+
+.PHONY: help setup setup-run setup-sam setup-lambda setup-load built run test test-exhaustive sam-local \
+  test-containers demo token lint format types imports template build parameters api check checkov bench bench-durability bench-start \
+  load openapi lock screenshots clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +71,9 @@ setup-run:
 
 setup-sam:
 	@$(bootstrap) --venv $(SAM_VENV) sam
+
+setup-load:
+	@$(bootstrap) --venv $(LOAD_VENV) load
 
 # An environment of Lambda's Python beside one of another; where there is no such Python, measuring goes without.
 setup-lambda: setup
@@ -133,6 +145,9 @@ parameters: setup-run  ## what `sam deploy --guided` asks for, and what each ans
 api: setup  ## the API keeps to docs/openapi.json, and that file to the code (FUZZ_S=60)
 	@PYTHONPATH=layers/turnkeep:layers/agent $(BIN)/python -m tools.openapi --check
 	@PYTHONPATH=layers/turnkeep:layers/agent $(BIN)/python -m tools.fuzz_api --seconds $(FUZZ_S)
+
+load: setup-run setup-load  ## many people at once and some kills: nothing lost or doubled? (LOAD_S, LOAD_USERS, LOAD_PAGE)
+	@$(BIN)/python -m load
 
 check: lint types imports template build api test  ## everything that CI runs
 

@@ -16,6 +16,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from load.journal import GIVEN_UP
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -65,6 +67,7 @@ class Verdict:
         refused: final refusals of messages, by code.
         contested: asks that got more than one answer, at once by the same request or by two people.
         failed: turns that ended as `failed`, `refused` or `expired`, by status and code.
+        given_up: messages whose process died and whose sender did not come again.
         told_again: replies that made a sender come again, by status and code.
     """
 
@@ -76,6 +79,7 @@ class Verdict:
     queued: int = 0
     sent_twice: int = 0
     contested: int = 0
+    given_up: int = 0
     in_doubt: int = 0
     conversations: int = 0
     refused: Counter[str] = field(default_factory=Counter)
@@ -124,6 +128,8 @@ def _of_message(message: Message, found: Sequence[Turn], stored: Stored) -> Iter
         yield say("doubled", f"it stands {times} times in the transcript")
     if message.is_accepted:
         yield from _of_accepted(message, found, stored)
+    elif message.fate == GIVEN_UP:
+        pass  # it may be there, as far as it came; it waits for the next message, if one comes
     elif message.fate.startswith("refused:"):
         if found or stored.said[message.token]:
             yield say("doubled", f"it was refused ({message.fate.partition(':')[2]}) and is there")
@@ -247,6 +253,7 @@ def _count(
     verdict.declined = sum(value is False for value in decided.values())
     verdict.queued = sum(any(reply.turn_status == "queued" for reply in each.replies) for each in messages)
     verdict.in_doubt = len({each.ask for each in answers if each.gate == "in_doubt"})
+    verdict.given_up = sum(each.fate == GIVEN_UP for each in messages)
     heard = Counter(each.ask for each in answers if each.is_accepted or each.code)
     verdict.contested = sum(count > 1 for count in heard.values())
     for turn in stored.turns:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ACCEPTED = frozenset({200, 201, 202})
+GIVEN_UP = "given up"
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Message:
         kind: what its sender did with it, such as ``twice``.
         acts: it has a tool called that acts, once.
         twice: it was submitted twice at the same time.
-        fate: how its sender saw it end: a turn's status, ``refused:CODE``, or "" where it never did.
+        fate: how its sender saw it end: a turn's status, ``refused:CODE``, `GIVEN_UP` where a process died and
+            its sender never came again, or "" where it did and never learned.
     """
 
     token: str

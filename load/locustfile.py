@@ -12,12 +12,12 @@ import gevent
 from locust import FastHttpUser, between, task
 
 from load.caller import Caller
-from load.journal import Journal
+from load.journal import GIVEN_UP, Journal
 from load.talk import Talk
 
 RUN = json.loads(Path(os.environ["LOAD_RUN"]).read_text(encoding="utf-8"))
 MODES = ("exit", "exit", "async", "sync")
-ENDS_WELL = ("complete", "refused:ERR_CONCURRENT_RUN")
+ENDS_WELL = ("complete", "refused:ERR_CONCURRENT_RUN", GIVEN_UP)
 
 _journal = Journal(Path(RUN["journal"]))
 _numbers = itertools.count()
@@ -54,8 +54,9 @@ class Person(FastHttpUser):
 
     @task(40)
     def plain(self) -> None:
-        """A message and its answer."""
-        self._ended(self.talk.live(self.talk.new("look act", self.conversation, "plain")))
+        """A message and its answer; some senders give up where a process dies, and go on with other words."""
+        gives_up = self.chance.random() < 0.3
+        self._ended(self.talk.live(self.talk.new("look act", self.conversation, "plain", gives_up=gives_up)))
 
     @task(16)
     def twice(self) -> None:

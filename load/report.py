@@ -69,7 +69,8 @@ def lines_of(outcome: Outcome) -> list[tuple[str, str]]:
         ("processes killed", f"{outcome.killed.total()}: {_counted(outcome.killed)}"),
         (
             "after deaths",
-            f"{outcome.took_over} turns taken over, {outcome.closed_dead} closed, {verdict.in_doubt} asked in doubt",
+            f"{outcome.took_over} turns taken over, {outcome.closed_dead} closed by the next message "
+            f"({verdict.given_up} senders had given up), {verdict.in_doubt} asked in doubt",
         ),
         ("told to come again", _counted(verdict.told_again)),
     ]

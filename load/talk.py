@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import gevent
 
-from load.journal import Journal, read_lines
+from load.journal import GIVEN_UP, Journal, read_lines
 
 if TYPE_CHECKING:
     import random
@@ -36,6 +36,7 @@ class Said:
         conversation: empty until the API has told it.
         creates: it is sent to where conversations are made, however often.
         rival: another message may be in its way: a first refusal is final.
+        gives_up: its sender does not come again when the process dies, and says something else.
     """
 
     token: str
@@ -46,6 +47,7 @@ class Said:
     prefer: str = ""
     creates: bool = False
     rival: bool = False
+    gives_up: bool = False
     tries: int = 0
 
 
@@ -76,6 +78,8 @@ class Talk:
             got = self.send(said)
             if got.is_accepted:
                 fate = self._follow(said, got, until_s)
+            elif said.gives_up and got.may_be_sent_again:
+                fate = GIVEN_UP
             elif not self._comes_again(said, got):
                 fate = f"refused:{got.code or got.status}"
             else:
