@@ -44,7 +44,7 @@ export TURNKEEP_LAMBDA_PYTHON ?= $(abspath $(BIN)/python) $(abspath $(wildcard $
 LOAD_VENV := .venv-load
 LOAD_S ?= 60
 LOAD_USERS ?= 6
-LOAD_KILLS ?= 0.1
+LOAD_KILLS ?= 0.15
 LOAD_SEED ?= 1
 LOAD_PAGE ?=
 export LOAD_S LOAD_USERS LOAD_KILLS LOAD_SEED LOAD_PAGE
@@ -52,8 +52,8 @@ export LOAD_S LOAD_USERS LOAD_KILLS LOAD_SEED LOAD_PAGE
 TYPED := layers/turnkeep/turnkeep layers/agent functions local tools $(wildcard load/*.py)
 
 .PHONY: help setup setup-run setup-sam setup-lambda setup-load built run test test-exhaustive sam-local \
-  test-containers demo token lint format types imports template build parameters api check checkov bench bench-durability bench-start \
-  load openapi lock screenshots clean
+  test-containers demo token lint format types imports template build parameters api check checkov bench \
+  bench-durability bench-start chaos load openapi lock screenshots clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -164,6 +164,9 @@ bench-durability: setup  ## measures what each mode of durability costs; writes 
 
 bench-start: setup-lambda build  ## measures how long functions take to start; writes its part of docs/performance.md
 	@$(BIN)/python -m bench.start
+
+chaos: setup  ## kills processes and loses calls on a local stack, some minutes; writes docs/chaos.md
+	@$(BIN)/python -m bench.chaos
 
 openapi: setup  ## writes docs/openapi.json from the code
 	@PYTHONPATH=layers/turnkeep:layers/agent $(BIN)/python -m tools.openapi

@@ -99,6 +99,9 @@ class AwsEndpoint:
                 time.sleep(fault.delay_ms / 1000)
             case "hold":
                 self.faults.wait_for_release(fault)
+            case "hold_cut":
+                self.faults.wait_for_release(fault)
+                raise DropConnection
             case "partial":
                 return self._partly(fault, service, operation, request)
         response = self._apply(service, operation, request)

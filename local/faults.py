@@ -15,6 +15,7 @@ KINDS = frozenset(
         "slow_answer",  # applies the call, then waits `delay_ms`
         "hold",  # waits until released, then applies the call
         "hold_answer",  # applies the call, then waits until released
+        "hold_cut",  # waits until released, then drops the connection; the call is not applied
         "cut",  # drops the connection; the call is not applied
         "lost",  # applies the call, then drops the connection: nobody hears of it
         "throttle",  # refuses as the service refuses when it is asked too much

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from local.settings import ROOT
-from local.stack import LocalStack
+from tests.e2e.stages import redeliver_soon, stack_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from local.stack import LocalStack
 
 LAYER = Path(__file__).parent / "layer"
 
@@ -20,16 +20,8 @@ LAYER = Path(__file__).parent / "layer"
 @pytest.fixture(scope="session")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """The checkout's template with an agent that does what it is told to, and a queue that redelivers soon."""
-    folder = tmp_path_factory.mktemp("asking")
-    text = (ROOT / "template.yaml").read_text(encoding="utf-8")
-    text = text.replace("ContentUri: layers/agent\n", f"ContentUri: {LAYER}\n")
-    text = re.sub(r"(CodeUri|ContentUri|DefinitionUri): (?=[a-z])", rf"\1: {ROOT}/", text)
-    template = folder / "template.yaml"
-    template.write_text(text, encoding="utf-8")
-    parameters = {"AgentFactory": "asking_desk:build", "TurnTimeoutSeconds": "10"}
-    with LocalStack(template=template, state_dir=folder, parameters=parameters) as stack:
-        url = stack.deployment()["outputs"]["TurnQueueUrl"]
-        stack.client("sqs").set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "2"})
+    with stack_with(LAYER, "asking_desk:build", tmp_path_factory.mktemp("asking")) as stack:
+        redeliver_soon(stack)
         yield stack
 
 

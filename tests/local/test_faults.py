@@ -107,6 +107,26 @@ def test_hold_answer_keeps_what_was_applied(toy: LocalStack, table: Table) -> No
     assert not thread.is_alive()
 
 
+def test_hold_cut_keeps_a_call_that_never_arrives(toy: LocalStack, table: Table) -> None:
+    fault = toy.faults.add("hold_cut", service="dynamodb", operation="PutItem")
+    caught: list[Exception] = []
+
+    def put() -> None:
+        try:
+            table.put()
+        except GONE as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=put)
+    thread.start()
+    fault.wait_until_met()
+    assert thread.is_alive()
+    fault.remove()
+    thread.join(5)
+    assert caught
+    assert not table.has()
+
+
 def test_cut_drops_the_connection_and_applies_nothing(toy: LocalStack, table: Table) -> None:
     toy.faults.add("cut", service="dynamodb", operation="PutItem")
     with pytest.raises(GONE):

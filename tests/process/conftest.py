@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.process.forge import Forge
-from tests.process.worker import TABLE, client_of
+from tests.process.worker import make_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def forge(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forge]:
-    client_of(stack.aws_url).create_table(
-        TableName=TABLE,
-        BillingMode="PAY_PER_REQUEST",
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
-    )
+    make_table(stack.aws_url)
     running = Forge(stack.aws_url, tmp_path_factory.mktemp("forge"))
     yield running
     running.stop()

@@ -5,66 +5,18 @@ Every point of a turn, in every mode, one run a point; then a process on another
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.process.cases import MODES, Case, points
 from tests.process.forge import Forge, side_by_side
-from tests.process.worker import KILL, FileWorld
-from tests.usecases.plant import BOUNDARIES, GO, WHAT_NOW, WHOLE_TURN, Did
+from tests.usecases.plant import GO, WHAT_NOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytestmark = [pytest.mark.process, pytest.mark.exhaustive, pytest.mark.timeout(600)]
-
-MODES = ("exit", "async", "sync")
-HOUR_MS = 3_600_000
-
-
-@cache
-def points(forge: Forge, mode: str) -> list[str]:
-    """Every point of an undisturbed turn, as a worker passed them."""
-    case = Case(forge, mode, "nowhere", "points")
-    report = forge.run(**case.job, name="first", message=GO, key="one")
-    assert report["output"] == "All done."
-    found = [str(point) for point in report["points"]]
-    assert len(set(found)) == len(found)
-    for what in ("put TURN 1", "put REQUEST 1", "put ONCE 3", "update ONCE 3", "update TURN 1", "pay 3", "step 1"):
-        assert {f"before {what}", f"after {what}"} <= set(found)
-    assert sum(1 for point in found if point.startswith("before put SEG")) == (0 if mode == "exit" else 3)
-    return found
-
-
-class Case:
-    """One death: its conversation, its world, and what was found before and after."""
-
-    def __init__(self, forge: Forge, mode: str, point: str, recovery: str) -> None:
-        self.forge, self.mode, self.point = forge, mode, point
-        self.conversation = f"{recovery}-{mode}-{point}".replace(" ", "-")
-        path = forge.world(self.conversation)
-        self.world = FileWorld(path)
-        self.job: dict[str, Any] = {"conversation": self.conversation, "world": str(path), "mode": mode}
-
-    def die(self) -> None:
-        worker = self.forge.start(**self.job, name="first", message=GO, key="one", at=self.point, signal=KILL)
-        assert worker.wait() == ("signal", KILL)
-
-    def recover(self, **request: Any) -> dict[str, Any]:
-        """Another machine goes on, to which the dead one's lease is over."""
-        return self.forge.run(**self.job, name="second", ahead_ms=HOUR_MS, look=True, **request)
-
-    def check_prefix(self, seen: dict[str, Any] | None, book: list[Did]) -> list[dict[str, Any]] | None:
-        if seen is None:
-            assert book == []
-            return None
-        said: list[dict[str, Any]] = seen["said"]
-        assert said == WHOLE_TURN[: len(said)]
-        assert len(said) in BOUNDARIES
-        if self.mode == "sync" and book:
-            assert len(said) >= 1 + 3 * (book[-1].n - 1)
-        return said
 
 
 def every_case(forge: Forge, mode: str, recovery: str, check: Callable[[Case], None]) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.process.forge import Forge, Worker, side_by_side
-from tests.process.test_killed import Case, points
-from tests.process.worker import STOP
+from tests.process.cases import TIME_MS, Sleeper, points
+from tests.process.forge import Forge, side_by_side
 from tests.usecases.plant import GO, WHAT_NOW
 from turnkeep.usecases.state import LEASE_RESERVE_MS
 
@@ -20,21 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = [pytest.mark.process, pytest.mark.exhaustive, pytest.mark.timeout(600)]
-
-TIME_MS = 8_000
-"""What the sleepers are given; their lease is over that and its reserve later."""
-
-
-class Sleeper(Case):
-    """A case whose process sleeps instead of dying."""
-
-    worker: Worker
-
-    def sleep(self) -> None:
-        self.worker = self.forge.start(
-            **self.job, name="first", message=GO, key="one", at=self.point, signal=STOP, time_ms=TIME_MS
-        )
-        assert self.worker.wait() == ("stopped", STOP)
 
 
 def sleepers(forge: Forge) -> Iterator[Sleeper]:

@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import signal
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,6 +128,16 @@ def client_of(endpoint: str) -> Any:
     )
 
 
+def make_table(endpoint: str) -> None:
+    """The table of all workers: the ledger's keys and nothing else."""
+    client_of(endpoint).create_table(
+        TableName=TABLE,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+    )
+
+
 def run(job: dict[str, Any], client: Any) -> dict[str, Any]:
     """Does one job.
 
@@ -143,6 +154,8 @@ def run(job: dict[str, Any], client: Any) -> dict[str, Any]:
     def at(passed: str) -> None:
         if passed == point and number is not None:
             os.kill(os.getpid(), number)
+            # It arrives soon, at whichever thread: nothing may be done meanwhile.
+            time.sleep(0.1)
 
     world = FileWorld(Path(job["world"]))
     plain = DynamoItemStore(client, TABLE, clock=clock)
