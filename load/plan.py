@@ -34,7 +34,7 @@ class Plan:
 
     load_s: int = 60
     people: int = 6
-    kill_share: float = 0.1
+    kill_share: float = 0.15
     seed: int = 1
     page: Path | None = None
 
