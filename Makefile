@@ -53,7 +53,7 @@ TYPED := layers/turnkeep/turnkeep layers/agent functions local tools $(wildcard 
 
 .PHONY: help setup setup-run setup-sam setup-lambda setup-load built run test test-exhaustive sam-local \
   test-containers demo token lint format types imports template build parameters api check checkov bench \
-  bench-durability bench-start chaos load openapi lock screenshots clean
+  bench-durability bench-start costs chaos load openapi lock screenshots clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -164,6 +164,9 @@ bench-durability: setup  ## measures what each mode of durability costs; writes 
 
 bench-start: setup-lambda build  ## measures how long functions take to start; writes its part of docs/performance.md
 	@$(BIN)/python -m bench.start
+
+costs: setup  ## counts what turns and questions cost and what that is in money; writes its part of docs/operations.md
+	@$(BIN)/python -m bench.costs
 
 chaos: setup  ## kills processes and loses calls on a local stack, some minutes; writes docs/chaos.md
 	@$(BIN)/python -m bench.chaos

@@ -36,6 +36,7 @@ from turnkeep.usecases.take_turn import take_turn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bench.meter import Tally
     from turnkeep.agent.port import DurabilityMode
     from turnkeep.agent.scripted import Scene, ScriptedReply
     from turnkeep.ledger.store import ItemStore
@@ -114,16 +115,16 @@ def run(store: ItemStore, mode: DurabilityMode, *, once: bool, model_s: float, k
     return time.perf_counter() - began_s
 
 
-def count(mode: DurabilityMode, *, once: bool) -> Cost:
+def tally(mode: DurabilityMode, *, once: bool) -> Tally:
     """Counts a turn on moto, the second one of its conversation."""
     with table(), Meter() as meter:
         client = boto3.client("dynamodb", region_name=REGION, config=client_config())
         key = ConversationKey(f"c-{secrets.token_urlsafe(16)}")
         run(DynamoItemStore(client, TABLE), mode, once=once, model_s=0, key=key)
-        with meter.measure() as tally:
+        with meter.measure() as counted:
             # The model takes longer than moto, so that no write of progress is skipped for a newer one.
             run(DynamoItemStore(client, TABLE), mode, once=once, model_s=0.1, key=key)
-    return Cost(mode, once, tally.call_count, tally.write_units)
+    return counted
 
 
 def added_ms(model_s: float) -> dict[str, float]:
@@ -141,9 +142,9 @@ def measure() -> list[Cost]:
     costs = []
     for once in (False, True):
         for mode in MODES:
-            counted = count(mode, once=once)
+            counted = tally(mode, once=once)
             times = () if once else tuple(one[mode] for one in added)
-            costs.append(Cost(mode, once, counted.calls, counted.write_units, times))
+            costs.append(Cost(mode, once, counted.call_count, counted.write_units, times))
     return costs
 
 
