@@ -16,8 +16,9 @@ print(json.dumps([list(process().clients._made), sorted(sys.modules)]))
 """
 
 NOBODYS = {
-    "boto3", "s3transfer", "pydantic", "pydantic_core", "aws_xray_sdk", "requests", "moto", "yaml", "rich",
-    "aws_lambda_powertools.event_handler.openapi.models", "aws_lambda_powertools.utilities.idempotency",
+    "boto3", "s3transfer", "pydantic", "pydantic_core", "aws_xray_sdk", "requests", "moto", "yaml", "rich", "asyncio",
+    "aws_lambda_powertools.event_handler", "aws_lambda_powertools.utilities.data_classes",
+    "aws_lambda_powertools.utilities.idempotency",
     "aws_lambda_powertools.utilities.parameters", "aws_lambda_powertools.utilities.parser",
     "aws_lambda_powertools.utilities.validation", "aws_lambda_powertools.utilities.batch",
     "refund_desk", "turnkeep.cli", "turnkeep.frameworks", "turnkeep.memory", "turnkeep.sessions",
@@ -29,7 +30,7 @@ NOBODYS = {
 MADE_FIRST_WHEN_NEEDED = {"botocore.session", "botocore.client", "urllib3", "turnkeep.adapters.dynamo"}
 """What the first request imports that is not refused at the door."""
 
-HTTP = {"turnkeep.entry.http", "aws_lambda_powertools.event_handler", "asyncio"}
+HTTP = {"turnkeep.entry.http"}
 RUNS = {"turnkeep.usecases.attempt", "turnkeep.agent.port", "turnkeep.durability"}
 OTHERS = {
     "turn": {"turnkeep.usecases.answer_ask", "turnkeep.usecases.resume_turn", "turnkeep.usecases.listing",

@@ -1,8 +1,8 @@
-"""The door: from an event to a reply, through Powertools' HTTP resolver.
+"""The door: from an event to a reply.
 
-API Gateway has matched the route before it calls us, on the decoded path, and says which one. The resolver is given
-that template as the path: matching the decoded text again, against an alphabet of its own, would lose ids that API.md
-allows and let others mean something else. Ids come from the event's path parameters.
+API Gateway has matched the route before it calls us, on the decoded path, and says which one: that template is looked
+up, and ids come from the event's path parameters. Matching the decoded text again, against an alphabet of some
+resolver's, would lose ids that API.md allows and let others mean something else (docs/decisions/0012).
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
-
-from aws_lambda_powertools.event_handler.api_gateway import APIGatewayHttpResolver, Response
-from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
 from turnkeep.entry.http.bodies import Reply, to_json
 from turnkeep.entry.http.caller import caller_of
@@ -93,11 +90,6 @@ class Door:
         self._routes = {(route.method, route.path): route for route in routes}
         self._invoke = invoke
         self._observe = observe
-        self._app = APIGatewayHttpResolver(debug=False)
-        for route in routes:
-            self._app.route(route.path, method=route.method)(self._handler(route))
-        self._app.exception_handler(NotFoundError)(self._not_found)
-        self._app.exception_handler(Exception)(self._failed)
 
     def __call__(self, event: Mapping[str, Any], context: Any) -> dict[str, Any]:
         """Serves one event.
@@ -111,9 +103,8 @@ class Door:
             if (request.method, request.route) in self._routes:  # whatever else an event names is nobody's text to log
                 observation.tell(method=request.method, route=request.route)
             observation.tell(requestId=request.request_id)
-            self._app.context.update(request=request, observation=observation, lambda_context=context)
             try:
-                return self._app.resolve(_routing_event(request), context)
+                return self._serve(request, context, observation)
             finally:
                 start_is_over()  # also where the first request was refused before anything was made
 
@@ -128,77 +119,78 @@ class Door:
                 return replace(request, route=template, path_parameters=parameters)
         return request
 
-    def _handler(self, route: Route) -> Callable[[], Response[str]]:
-        def serve() -> Response[str]:
-            request: Request = self._app.context["request"]
-            observation: Observation = self._app.context["observation"]
-            invocation = self._invoke(self._app.context["lambda_context"], observation)
-            self._app.context["cors_origins"] = invocation.environment.cors_origins
-            environment = invocation.environment
-            caller = (
-                Caller()
-                if route.is_public
-                else caller_of(
-                    request.authorizer,
-                    tenant_claim=environment.tenant_claim,
-                    roles_claim=environment.roles_claim,
-                    allow_anonymous=environment.core.allow_anonymous,
-                )
-            )
-            reply = route.answer(Incoming(request, caller, invocation, observation))
-            if isinstance(reply.body, dict):
-                observation.tell(**{name: reply.body.get(name) for name in ("conversationId", "turn", "runId")})
-                if isinstance(status := reply.body.get("status"), str) and request.method != "GET":
-                    observation.outcome(status)
-            return self._respond(reply)
+    def _serve(self, request: Request, context: Any, observation: Observation) -> dict[str, Any]:
+        cors_origins: tuple[str, ...] = ()
+        try:
+            route = self._routes.get((request.method, request.route or ""))
+            if route is None and request.method != "OPTIONS":
+                raise RouteNotFoundError
+            invocation = self._invoke(context, observation)
+            cors_origins = invocation.environment.cors_origins
+            reply = _PREFLIGHT if route is None else _answer(route, request, invocation, observation)
+        except Exception as error:
+            reply = _refused(error, request, observation)
+        return _response(reply, request, cors_origins)
 
-        serve.__name__ = serve.__qualname__ = (
-            "serve_" + route.method.lower() + "".join(letter if letter.isalnum() else "_" for letter in route.path)
+
+_PREFLIGHT: Final = Reply(
+    204,
+    None,
+    {
+        "Access-Control-Allow-Methods": "GET, POST, DELETE",
+        "Access-Control-Allow-Headers": ALLOWED_HEADERS,
+        "Access-Control-Max-Age": "600",
+    },
+)
+"""To a browser's question whether it may call; API Gateway answers it itself where CORS is configured there."""
+
+
+def _answer(route: Route, request: Request, invocation: Invocation, observation: Observation) -> Reply:
+    environment = invocation.environment
+    caller = (
+        Caller()
+        if route.is_public
+        else caller_of(
+            request.authorizer,
+            tenant_claim=environment.tenant_claim,
+            roles_claim=environment.roles_claim,
+            allow_anonymous=environment.core.allow_anonymous,
         )
-        return serve
+    )
+    reply = route.answer(Incoming(request, caller, invocation, observation))
+    if isinstance(reply.body, dict):
+        observation.tell(**{name: reply.body.get(name) for name in ("conversationId", "turn", "runId")})
+        if isinstance(status := reply.body.get("status"), str) and request.method != "GET":
+            observation.outcome(status)
+    return reply
 
-    def _not_found(self, error: NotFoundError) -> Response[str]:
-        request: Request = self._app.context["request"]
-        if request.method == "OPTIONS":
-            return self._preflight(request)
-        return self._failed(RouteNotFoundError())
 
-    def _preflight(self, request: Request) -> Response[str]:
-        """A browser's question whether it may call; API Gateway answers it itself where CORS is configured there."""
-        observation: Observation = self._app.context["observation"]
-        environment = self._invoke(self._app.context["lambda_context"], observation).environment
-        self._app.context["cors_origins"] = environment.cors_origins
-        headers = {
-            "Access-Control-Allow-Methods": "GET, POST, DELETE",
-            "Access-Control-Allow-Headers": ALLOWED_HEADERS,
-            "Access-Control-Max-Age": "600",
-        }
-        return self._respond(Reply(204, None, headers))
+def _refused(error: Exception, request: Request, observation: Observation) -> Reply:
+    refusal = as_refusal(error)
+    reply = error_reply(error, request.request_id)
+    observation.tell(turn=refusal.facts().get("turn"))
+    observation.refused(error, refusal.code or "", is_fault=reply.status >= 500)
+    return reply
 
-    def _failed(self, error: Exception) -> Response[str]:
-        request: Request = self._app.context["request"]
-        observation: Observation = self._app.context["observation"]
-        refusal = as_refusal(error)
-        reply = error_reply(error, request.request_id)
-        observation.tell(turn=refusal.facts().get("turn"))
-        observation.refused(error, refusal.code or "", is_fault=reply.status >= 500)
-        return self._respond(reply)
 
-    def _respond(self, reply: Reply) -> Response[str]:
-        request: Request = self._app.context["request"]
-        headers: dict[str, str | list[str]] = {**reply.headers}
-        origins = self._app.context.get("cors_origins", ())
-        origin = request.headers.get("origin", "")
-        if origin and ("*" in origins or origin in origins):
-            headers["Access-Control-Allow-Origin"] = "*" if "*" in origins else origin
-            headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS
-            headers["Vary"] = "Origin"
-        if reply.body is None:
-            return Response(status_code=reply.status, body="", headers=headers)
+def _response(reply: Reply, request: Request, cors_origins: Sequence[str]) -> dict[str, Any]:
+    """A reply as API Gateway takes it (payload 2.0)."""
+    headers = {**reply.headers}
+    origin = request.headers.get("origin", "")
+    if origin and ("*" in cors_origins or origin in cors_origins):
+        headers["Access-Control-Allow-Origin"] = "*" if "*" in cors_origins else origin
+        headers["Access-Control-Expose-Headers"] = EXPOSED_HEADERS
+        headers["Vary"] = "Origin"
+    if reply.body is not None:
         headers["Cache-Control"] = "no-store"
-        return Response(
-            status_code=reply.status, content_type="application/json", body=to_json(reply.body), headers=headers
-        )
+        headers["Content-Type"] = "application/json"
+    return {
+        "statusCode": reply.status,
+        "headers": headers,
+        "cookies": [],
+        "body": "" if reply.body is None else to_json(reply.body),
+        "isBase64Encoded": False,
+    }
 
 
 def _match(template: list[str], segments: list[str]) -> dict[str, str] | None:
@@ -214,17 +206,3 @@ def _match(template: list[str], segments: list[str]) -> dict[str, str] | None:
         elif part != segment:
             return None
     return found
-
-
-def _routing_event(request: Request) -> dict[str, Any]:
-    """What the resolver needs to find the route: the template as the path, and nothing of the caller's text."""
-    path = request.route if request.route is not None else "/no-route"
-    return {
-        "version": "2.0",
-        "routeKey": f"{request.method} {path}",
-        "rawPath": path,
-        "rawQueryString": "",
-        "headers": {},
-        "requestContext": {"stage": "$default", "http": {"method": request.method or "NONE", "path": path}},
-        "isBase64Encoded": False,
-    }
