@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from load.audit import audit
-from load.faults import faults_of
+from load.faults import faults_of, out_of_time
 from load.journal import read_journal, read_lines
 from load.kills import Killer
 from load.latency import rows_of
@@ -68,10 +68,10 @@ def _say(text: str) -> None:
 
 
 def _keep(folder: RunFolder) -> None:
-    """What a run that does not hold leaves to be looked at: who sent what, what was logged, what was done."""
+    """What a run that does not hold leaves to be looked at: who sent what, what was logged, asked of AWS, and done."""
     shutil.rmtree(KEPT, ignore_errors=True)
     shutil.copytree(folder.path, KEPT, ignore=shutil.ignore_patterns("*.pem", "people.json"))
-    _say(f"its journal, logs and book are in {KEPT.relative_to(ROOT)}")
+    _say(f"its journal, logs, calls and book are in {KEPT.relative_to(ROOT)}")
 
 
 def run(plan: Plan, folder: RunFolder) -> Outcome:
@@ -97,6 +97,7 @@ def run(plan: Plan, folder: RunFolder) -> Outcome:
         told = {message.conversation for message in messages if message.is_accepted}
         stored = read_stored(stack, tokens, told, folder.book)
     log = read_lines(folder.log)
+    folder.calls.write_text("".join(f"{json.dumps(call)}\n" for call in killer.calls), encoding="utf-8")
     took_over, closed = took_over_and_closed(log)
     verdict = audit(messages, answers, stored)
     verdict.findings += faults_of(log)
@@ -104,6 +105,7 @@ def run(plan: Plan, folder: RunFolder) -> Outcome:
         plan=plan,
         verdict=verdict,
         killed=Counter(killer.killed.values()),
+        out_of_time=out_of_time(log),
         took_over=took_over,
         closed_dead=closed,
         rows=rows_of(read_lines(folder.meter), log, killer.calls),

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 KILLED = "signal: killed"
+TIMED_OUT = "Sandbox.Timedout"
+"""Where every call to the store takes a second, no margin is wide enough. It is a death like any other."""
 
 LIVED_WITH = frozenset({"LeaseHeldError", "TurnOutOfTimeError", "StoreUnavailableError"})
 """Errors that somebody comes again for: the state machine behind a lease, the queue, a sender."""
@@ -27,6 +29,11 @@ def faults_of(log: Sequence[Mapping[str, Any]]) -> list[Finding]:
     return [Finding("fault", f"{why} ({count} times)") for why, count in sorted(counts.items())]
 
 
+def out_of_time(log: Sequence[Mapping[str, Any]]) -> int:
+    """How many invocations were ended by their time limit."""
+    return sum(TIMED_OUT in entry["line"] and '"errorType"' in entry["line"] for entry in log)
+
+
 def _failures(line: str) -> Iterator[str]:
     if not line.startswith("{"):
         return
@@ -35,7 +42,7 @@ def _failures(line: str) -> Iterator[str]:
     except ValueError:
         return
     if "errorType" in facts:  # the runtime's own report of an invocation that died
-        if KILLED not in facts.get("errorMessage", ""):
+        if facts["errorType"] != TIMED_OUT and KILLED not in facts.get("errorMessage", ""):
             yield facts["errorType"]
     elif facts.get("level") in ("ERROR", "CRITICAL"):
         errors = facts.get("error") or [{}]

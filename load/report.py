@@ -32,6 +32,7 @@ class Outcome:
 
     Attributes:
         killed: processes that got a SIGKILL, by function.
+        out_of_time: invocations that the sandbox ended, because the machine had too much to do.
         took_over: turns that went on behind a death.
         closed_dead: turns that a death ended.
         waits_ms: how long callers waited for answers that came at the first try.
@@ -42,6 +43,7 @@ class Outcome:
     plan: Plan
     verdict: Verdict
     killed: Counter[str]
+    out_of_time: int
     took_over: int
     closed_dead: int
     rows: Sequence[Row]
@@ -73,6 +75,7 @@ def lines_of(outcome: Outcome) -> list[tuple[str, str]]:
             f"({verdict.given_up} senders had given up), {verdict.in_doubt} asked in doubt",
         ),
         ("told to come again", _counted(verdict.told_again)),
+        *([("ended by their time limit", str(outcome.out_of_time))] if outcome.out_of_time else []),
     ]
 
 

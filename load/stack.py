@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAYER = ROOT / "load" / "layer"
-RECONCILE_S = 5
+RECONCILE_S = 10
+"""Each round reads eight shards of an index, which the emulator does by going through the whole table."""
 
 # What differs from the template that ships, each at exactly one place of it.
 _CHANGES = (
@@ -29,6 +30,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.book = path / "book.jsonl"
+        self.calls = path / "calls.jsonl"
         self.meter = path / "meter.jsonl"
         self.journal = path / "journal.jsonl"
         self.log = path / "functions.log"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter, deque
 from dataclasses import asdict, dataclass
@@ -72,7 +73,7 @@ class CallLog:
     def snapshot(self, request_id: str | None = None, since: int = 0) -> dict[str, Any]:
         """Counts since the last reset, and the calls after number `since`, of one invocation or of all."""
         with self._lock:
-            calls = [
-                asdict(call) for call in self._calls if call.number > since and request_id in (None, call.request_id)
-            ]
-            return {"counts": dict(self._counts), "calls": calls, "last": self._number}
+            # From the newest on: whoever asks often wants the few that are new, and thousands are kept.
+            new = itertools.takewhile(lambda call: call.number > since, reversed(self._calls))
+            calls = [asdict(call) for call in new if request_id in (None, call.request_id)]
+            return {"counts": dict(self._counts), "calls": calls[::-1], "last": self._number}

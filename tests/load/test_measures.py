@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from load.audit import Finding, Verdict
-from load.faults import faults_of
+from load.faults import faults_of, out_of_time
 from load.journal import Journal, Reply, read_journal, read_lines
 from load.latency import Row, percentile, rows_of
 from load.layer.spans import covered
@@ -100,20 +100,19 @@ def test_deaths_that_we_made_and_errors_that_somebody_comes_again_for_are_no_fau
     killed = {"errorType": "Runtime.ExitError", "errorMessage": "Error: Runtime exited with error: signal: killed"}
     lease = {"level": "ERROR", "message": "resume", "error": [{"class": "turnkeep.errors.LeaseHeldError"}]}
     words = "[ERROR] not a line of ours"
-    assert (
-        faults_of([log_entry(line) for line in (killed, lease, words, {"level": "INFO", "message": "request"})]) == []
-    )
+    out = {"errorType": "Sandbox.Timedout", "errorMessage": "Task timed out after 10.00 seconds"}
+    log = [log_entry(line) for line in (killed, lease, words, out, {"level": "INFO", "message": "request"})]
+    assert faults_of(log) == []
+    assert out_of_time(log) == 1
 
 
 def test_other_deaths_and_errors_are() -> None:
-    out = {"errorType": "Sandbox.Timedout", "errorMessage": "Task timed out after 10.00 seconds"}
     died = {"errorType": "Runtime.ExitError", "errorMessage": "Runtime exited with error: exit status 1"}
     fault = {"level": "ERROR", "message": "request", "code": "ERR_INTERNAL", "error": [{"class": "builtins.KeyError"}]}
-    found = faults_of([log_entry(line) for line in (out, died, fault, fault)])
+    found = faults_of([log_entry(line) for line in (died, fault, fault)])
     assert [finding.what for finding in found] == [
         "TurnFunction: KeyError ERR_INTERNAL (2 times)",
         "TurnFunction: Runtime.ExitError (1 times)",
-        "TurnFunction: Sandbox.Timedout (1 times)",
     ]
     assert {finding.kind for finding in found} == {"fault"}
 
@@ -168,7 +167,7 @@ def outcome(*findings: Finding, answered: int = 40, troubles: tuple[str, ...] = 
     verdict.refused["ERR_CONCURRENT_RUN"] = 3
     row = Row("a turn, its caller waiting", 20, (50.0, 60.0, 70.0), 30.0, 40.0, 25.0, 12.0)
     killed = Counter({"TurnFunction": 5})
-    return Outcome(Plan(), verdict, killed, 3, 1, [row], [100, 200], 12.0, list(troubles))
+    return Outcome(Plan(), verdict, killed, 0, 3, 1, [row], [100, 200], 12.0, list(troubles))
 
 
 def test_a_report_says_first_what_a_person_wants_to_know() -> None:
