@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from load.audit import audit
-from load.faults import faults_of, out_of_time
+from load.faults import died_in, faults_of, out_of_time
 from load.journal import read_journal, read_lines
 from load.kills import Killer
 from load.latency import rows_of
@@ -99,7 +99,7 @@ def run(plan: Plan, folder: RunFolder) -> Outcome:
     log = read_lines(folder.log)
     folder.calls.write_text("".join(f"{json.dumps(call)}\n" for call in killer.calls), encoding="utf-8")
     took_over, closed = took_over_and_closed(log)
-    verdict = audit(messages, answers, stored)
+    verdict = audit(messages, answers, stored, died_in(log, killer.calls))
     verdict.findings += faults_of(log)
     return Outcome(
         plan=plan,

@@ -7,7 +7,7 @@ Four kinds of findings, and none of them may be there:
 - ``doubled``: a message stands twice, one request became two turns or got two answers, two decisions of one ask were
   taken, or something was done twice. Also what was refused and is there all the same.
 - ``stuck``: a message whose sender never learned what became of it, or a turn that has not ended.
-- ``fault``: a refusal that nothing in this run may cause.
+- ``fault``: a refusal that nothing in this run may cause, or a turn that failed where nobody died.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from load.journal import GIVEN_UP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from load.journal import Answer, Message, Reply
     from load.stored import Stored, Turn
@@ -28,6 +28,8 @@ Kind = Literal["lost", "doubled", "stuck", "fault"]
 KINDS: tuple[Kind, ...] = ("lost", "doubled", "stuck", "fault")
 
 ENDED = frozenset({"complete", "failed", "refused", "expired", "cancelled"})
+
+UNWANTED_ENDS = ENDED - {"complete"}
 
 EXPECTED_REFUSALS = frozenset({"ERR_CONCURRENT_RUN", "ERR_AWAITING_DECISION", "ERR_IDEMPOTENCY_MISMATCH"})
 """What a message may be refused for in this run: a rival, an open ask, a key that was used with other words."""
@@ -96,8 +98,10 @@ class Verdict:
         return not self.findings
 
 
-def audit(messages: Sequence[Message], answers: Sequence[Answer], stored: Stored) -> Verdict:
-    """Judges a run that has settled."""
+def audit(
+    messages: Sequence[Message], answers: Sequence[Answer], stored: Stored, died_in: Collection[str] = ()
+) -> Verdict:
+    """Judges a run that has settled; turns may have failed only in conversations in which a process died."""
     verdict = Verdict(sent=len(messages))
     turns: dict[str, list[Turn]] = defaultdict(list)
     for turn in stored.turns:
@@ -111,6 +115,7 @@ def audit(messages: Sequence[Message], answers: Sequence[Answer], stored: Stored
             verdict.findings += _of_acts(message, found[0], stored.acted[message.token], declined=declined)
     verdict.findings += _of_answers(answers)
     verdict.findings += _of_the_rest(messages, stored)
+    verdict.findings += _of_failures(stored, died_in)
     _count(verdict, messages, answers, stored, decided)
     return verdict
 
@@ -236,6 +241,13 @@ def _of_the_rest(messages: Sequence[Message], stored: Stored) -> Iterator[Findin
             yield Finding("lost", f"turns are missing: {gaps}", conversation=conversation)
 
 
+def _of_failures(stored: Stored, died_in: Collection[str]) -> Iterator[Finding]:
+    for turn in stored.turns:
+        if turn.status in UNWANTED_ENDS and turn.conversation not in died_in:
+            what = f"its turn is {turn.status}, and no process died there"
+            yield Finding("fault", what, turn.token, turn.conversation, turn.number)
+
+
 # --- counting -----------------------------------------------------------------------------------------------
 
 
@@ -257,7 +269,7 @@ def _count(
     heard = Counter(each.ask for each in answers if each.is_accepted or each.code)
     verdict.contested = sum(count > 1 for count in heard.values())
     for turn in stored.turns:
-        if turn.status in ENDED - {"complete"}:
+        if turn.status in UNWANTED_ENDS:
             verdict.failed[f"{turn.status} {turn.error}".strip()] += 1
     for message in messages:
         if message.fate.startswith("refused:"):

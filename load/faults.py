@@ -29,6 +29,25 @@ def faults_of(log: Sequence[Mapping[str, Any]]) -> list[Finding]:
     return [Finding("fault", f"{why} ({count} times)") for why, count in sorted(counts.items())]
 
 
+def died_in(log: Sequence[Mapping[str, Any]], calls: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The conversations in which a process died, or stopped because its time was over.
+
+    Args:
+        log: entries of the functions' log file.
+        calls: the endpoint's calls: a dead process's tell what it was about.
+    """
+    dead = {entry["request_id"] for entry in log if '"errorType"' in entry["line"]}
+    found = {_conversation(pk) for call in calls if call["request_id"] in dead for pk, _ in call["items"]}
+    for entry in log:
+        if '"out_of_time"' in entry["line"] and '"conversation"' in entry["line"]:
+            found.add(str(json.loads(entry["line"])["conversation"]))
+    return found
+
+
+def _conversation(pk: str) -> str:
+    return pk.rpartition("/")[2]
+
+
 def out_of_time(log: Sequence[Mapping[str, Any]]) -> int:
     """How many invocations were ended by their time limit."""
     return sum(TIMED_OUT in entry["line"] and '"errorType"' in entry["line"] for entry in log)

@@ -118,7 +118,8 @@ compared with what its sender was told:
 - **doubled**: stands twice, became two turns, got two answers or two decisions, acted twice; or was refused and is
   there all the same.
 - **stuck**: a turn that does not end, a sender who never learned.
-- **faults**: a refusal that nothing here may cause, an error in a function's log, a process that died by itself.
+- **faults**: a refusal that nothing here may cause, a turn that failed where no process died, an error in a function's
+  log, a process that died by itself.
 
 Any of them ends the command with an error, and it is a step of CI. **{zeros}.**
 

@@ -25,9 +25,11 @@ class Run:
     acted: Counter[str] = field(default_factory=lambda: Counter({"m-1": 1}))
     unread: dict[str, str] = field(default_factory=dict)
 
+    died_in: set[str] = field(default_factory=lambda: {"c-1"})
+
     def verdict(self) -> Verdict:
         stored = Stored(tuple(self.turns), self.said, self.acted, self.unread)
-        return audit([self.message, *self.others], self.answers, stored)
+        return audit([self.message, *self.others], self.answers, stored, self.died_in)
 
     def found(self) -> list[tuple[str, str]]:
         return [(finding.kind, finding.what) for finding in self.verdict().findings]
@@ -112,6 +114,8 @@ def test_a_turn_that_failed_need_not_have_acted(run: Run) -> None:
     verdict = run.verdict()
     assert verdict.holds
     assert dict(verdict.failed) == {"failed ERR_RUN_FAILED": 1}
+    run.died_in.clear()
+    assert run.found() == [("fault", "its turn is failed, and no process died there")]
 
 
 def test_a_missing_number_a_hidden_turn_and_an_unreadable_conversation_are_lost(run: Run) -> None:

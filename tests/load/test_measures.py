@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from load.audit import Finding, Verdict
-from load.faults import faults_of, out_of_time
+from load.faults import died_in, faults_of, out_of_time
 from load.journal import Journal, Reply, read_journal, read_lines
 from load.latency import Row, percentile, rows_of
 from load.layer.spans import covered
@@ -115,6 +115,18 @@ def test_other_deaths_and_errors_are() -> None:
         "TurnFunction: Runtime.ExitError (1 times)",
     ]
     assert {finding.kind for finding in found} == {"fault"}
+
+
+def test_where_somebody_died_is_told_by_what_they_asked_for() -> None:
+    killed = {"errorType": "Runtime.ExitError", "errorMessage": "signal: killed"}
+    late = {"message": "resume", "conversation": "c-3", "notes": {"resumed": 1, "out_of_time": 1}}
+    log = [log_entry(killed), {"function": "ResumeFunction", "request_id": "i-3", "line": json.dumps(late)}]
+    calls = [
+        {"request_id": "i-1", "items": [["_/_/c-1", "CONVERSATION"], ["_/_/c-1", "TURN#1"]]},
+        {"request_id": "i-2", "items": [["_/_/c-2", "CONVERSATION"]]},
+        {"request_id": "i-1", "items": []},
+    ]
+    assert died_in(log, calls) == {"c-1", "c-3"}
 
 
 def test_a_journal_that_was_cut_off_tells_what_was_known(tmp_path: Path) -> None:
