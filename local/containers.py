@@ -138,6 +138,8 @@ def write_config(config: Path, environments: dict[str, dict[str, str]]) -> None:
         "env_vars": str(variables),
         "skip_pull_image": True,
         "region": REGION,
+        # sam locks what it builds in here; somebody else's sam that was killed meanwhile would hold us up for minutes.
+        "layer_cache_basedir": str(config.with_name("layers")),
         "parameter_overrides": f"Architecture={architecture()}",
     }
     lines = ["version = 0.1"]

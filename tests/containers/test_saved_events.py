@@ -40,7 +40,7 @@ FIRST = (
 LAST = ("turn-withdraw", "turn-respond-async", "conversation-erase")
 SAVED = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
 # Minted where the event arrives, or told by a clock.
-OWN = re.compile(r'\b(c|run|ask)-[\w-]{16,}|"(savedAt|askedAt|expiresAt|createdAt|updatedAt|at|answeredAt)":\s*\d+')
+OWN = re.compile(r'\b(c|run|ask)-[\w-]{16,}|"(\w+At|\w+Ms|at)":\s*\d+')
 
 
 @pytest.fixture(scope="module")
