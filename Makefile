@@ -43,7 +43,7 @@ export TURNKEEP_LAMBDA_PYTHON ?= $(abspath $(BIN)/python) $(abspath $(wildcard $
 # make load: how long, how many people at once, which share of processes is killed, and where a page of it is written.
 LOAD_VENV := .venv-load
 LOAD_S ?= 60
-LOAD_USERS ?= 6
+LOAD_USERS ?= 5
 LOAD_KILLS ?= 0.15
 LOAD_SEED ?= 1
 LOAD_PAGE ?=

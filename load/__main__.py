@@ -1,6 +1,6 @@
 """``make load``: starts a local stack, lets Locust loose on it, kills some of what runs, and audits what is left.
 
-    python -m load [--seconds 60] [--people 6] [--kills 0.15] [--seed 1] [--page docs/load.md]
+    python -m load [--seconds 60] [--people 5] [--kills 0.15] [--seed 1] [--page docs/load.md]
 
 Ends with 1 where anything was lost, doubled or stuck, or refused for a reason that it may not have.
 """

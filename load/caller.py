@@ -42,7 +42,7 @@ class Got:
 
     def pause_s(self, tries: int) -> float:
         """How long to wait before the next try: what the API asks for, within reason."""
-        return min(MOST_PAUSE_S, max(self.retry_after_s, 0.25 * tries))
+        return min(MOST_PAUSE_S, max(self.retry_after_s, 0.4 * tries))
 
 
 class Caller:

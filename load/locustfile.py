@@ -39,7 +39,7 @@ class Person(FastHttpUser):
     """Somebody who talks to the desk, one message after the other, now and then without patience."""
 
     host = RUN["api_url"]
-    wait_time = between(0.05, 0.5)
+    wait_time = between(0.1, 0.9)
     connection_timeout = 20.0
     network_timeout = 60.0
     concurrency = 20
@@ -56,7 +56,7 @@ class Person(FastHttpUser):
     def _begin(self) -> None:
         self.mode = self.chance.choice(MODES)
         self.conversation = f"load-{self.mode}-{self.chance.getrandbits(48):012x}"
-        self.left = self.chance.randint(5, 25)
+        self.left = self.chance.randint(2, 12)
 
     def _ended(self, *fates: str) -> None:
         """After some turns, and after any that did not end as it should, in another conversation."""

@@ -33,7 +33,7 @@ class Plan:
     """
 
     load_s: int = 60
-    people: int = 6
+    people: int = 5
     kill_share: float = 0.15
     seed: int = 1
     page: Path | None = None

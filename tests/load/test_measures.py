@@ -212,7 +212,7 @@ def test_what_was_found_is_named_and_many_findings_are_cut() -> None:
 
 def test_the_page_has_what_the_terminal_has() -> None:
     page = as_page(outcome())
-    assert "`make load LOAD_S=60 LOAD_USERS=6 LOAD_KILLS=0.15 LOAD_PAGE=docs/load.md`" in page
+    assert "`make load LOAD_S=60 LOAD_USERS=5 LOAD_KILLS=0.15 LOAD_PAGE=docs/load.md`" in page
     assert "**Lost 0, doubled 0, stuck 0, faults 0.**" in page
     assert "| refused, by name | ERR_CONCURRENT_RUN 3 |" in page
     assert "| a turn, its caller waiting | 20 | 50 | 60 | 70 | 30 | 40 | 25 | 12 |" in page
