@@ -98,14 +98,15 @@ def as_text(outcome: Outcome) -> str:
 
 PAGE_HEAD = """# Under load
 
-Written by `{command} LOAD_PAGE=docs/load.md` on {machine}. Every figure is of that one run.
+Written by `{command} LOAD_PAGE=docs/load.md`
+on a machine of {machine}, beside whatever else it did. Every figure is of that one run.
 
 [Locust](https://locust.io) plays {people} people who write to a local stack for {load_s} s, each as
 [http-api.md](http-api.md) tells clients to: an `Idempotency-Key` with every POST, and the same request again until it
 is answered. Six messages in ten are sent twice at once, are in another one's way, ask a person, are queued, or use a
 key again. Half of the conversations are `exit`, the others `async` and `sync`. Every invocation is a process of its
-own, and {kills:g} % of them (reads left out) get a SIGKILL between two of their calls to AWS. A turn may take
-{turn_s} s here instead of 29, so that leases end soon.
+own, and {kills:g} % of them (reads left out) are to get a SIGKILL between two of their calls to AWS; some are through
+before. A turn may take {turn_s} s here instead of 29, so that leases end soon.
 
 The agent's tools act `once`, and write what they did into a book that outlives every process: what was done is counted,
 not believed. Where a process died inside a tool, the person who is asked in doubt looks into that book.
@@ -193,7 +194,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 def _machine() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return f"{cores} cores, Python {platform.python_version()}"
+    return f"{cores} cores ({platform.machine()}), Python {platform.python_version()}"
 
 
 def took_over_and_closed(log: Iterable[Mapping[str, object]]) -> tuple[int, int]:
