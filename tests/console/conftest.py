@@ -39,9 +39,9 @@ def console(stack: LocalStack) -> Iterator[Console]:
     page.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One Chromium for the whole run."""
+    """One Chromium a file: while it is there, Playwright's event loop runs in this thread, and no other test's may."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium here (apt-get install chromium, or name one in CHROMIUM)")
     from playwright.sync_api import sync_playwright
