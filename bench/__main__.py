@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,11 +26,12 @@ def main() -> int:
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md")
     arguments = parser.parse_args()
     sys.path[:0] = [str(ROOT / "layers" / "turnkeep"), str(ROOT)]
-    _stand_alone()
+    from bench.alone import stand_alone
     from bench.measure import broken_bounds, measure_turnkeep
     from bench.report import page
     from bench.sections import carried_over
 
+    stand_alone()
     ours = measure_turnkeep()
     peers = [] if arguments.no_peers else _measure_peers()
     old = arguments.page.read_text(encoding="utf-8") if arguments.page.exists() else ""
@@ -45,19 +45,6 @@ def main() -> int:
 
 def _say(sentence: str) -> None:
     sys.stdout.write(f"{sentence}\n")
-
-
-def _stand_alone() -> None:
-    """Nothing of the caller's own AWS settings takes part."""
-    for name in [name for name in os.environ if name.startswith(("AWS_", "MOTO_"))]:
-        del os.environ[name]
-    os.environ |= {
-        "AWS_ACCESS_KEY_ID": "bench",
-        "AWS_SECRET_ACCESS_KEY": "bench",
-        "AWS_DEFAULT_REGION": "eu-central-1",
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-    }
 
 
 def _measure_peers() -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ answers at once (the worst case: no write hides behind anything) and one that ta
 from __future__ import annotations
 
 import argparse
-import os
 import secrets
 import statistics
 import sys
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 
+from bench.alone import stand_alone
 from bench.meter import Meter
 from bench.sections import with_section
 from bench.turnkeep_turn import REGION, TABLE, table
@@ -167,8 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.durability", description=__doc__)
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "durability.md")
     page: Path = parser.parse_args().page
-    # Nothing here leaves the process, and nobody's own credentials are looked for.
-    os.environ |= {"AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench"}
+    stand_alone()
     found = as_table(measure())
     sys.stdout.write(found + "\n")
     page.write_text(with_section(page.read_text("utf-8"), "bench/durability.py", found), "utf-8")

@@ -73,7 +73,7 @@ def play(folder: Path) -> Happened:
 
 
 def _scenes(stage: Stage, scenes: Sequence[tuple[Scene, tuple[str, ...]]]) -> list[Row]:
-    from bench.chaos.stage import side_by_side
+    from tests.process.forge import side_by_side
 
     def one(case: tuple[Scene, str]) -> Row:
         scene, mode = case

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bench.chaos.stage import GO_ON, MODES, Row, Scene, Stage, Thread, said, settle, soon, until
@@ -15,6 +14,7 @@ ASKS = "refund:1"
 TWICE = "refund:1 then step:1"
 """An approved call, and another iteration behind it."""
 
+RETRY = "the machine's retry"
 UNKNOWN = "nobody: whether the call acted is not on record, so it never runs again"
 
 
@@ -72,8 +72,7 @@ def the_start_was_not_heard_of(stage: Stage, mode: str) -> Row:
     thread.token()
     thread.answer(reply.body["awaiting"]["askId"])
     row = close(thread, said(reply), "the client's retry: the same execution")
-    more = () if len(thread.executions()) == 1 else ("two executions",)
-    return replace(row, broken=row.broken + more)
+    return row if len(thread.executions()) == 1 else row.breaks("two executions")
 
 
 def the_token_could_not_be_left(stage: Stage, mode: str) -> Row:
@@ -84,7 +83,7 @@ def the_token_could_not_be_left(stage: Stage, mode: str) -> Row:
         ask_id = ask(thread)
         thread.token()
     thread.answer(ask_id)
-    return close(thread, "202 `awaiting`", "the machine's retry")
+    return close(thread, "202 `awaiting`", RETRY)
 
 
 def the_answer_was_quicker_than_the_token(stage: Stage, mode: str) -> Row:
@@ -120,9 +119,7 @@ def the_answer_died_unrecorded(stage: Stage, mode: str) -> Row:
 def the_answer_died_recorded(stage: Stage, mode: str) -> Row:
     """SIGKILL behind the record of the answer, before the machine is told."""
     thread, saw, again = _answer_killed(stage, mode, "hold_answer")
-    return close(thread, saw,
-        f"the same answer again: {said(again)}, which tells it",
-    )  # fmt: skip
+    return close(thread, saw, f"the same answer again: {said(again)}, which tells it")
 
 
 def the_signal_was_lost(stage: Stage, mode: str) -> Row:
@@ -149,11 +146,7 @@ def reconcile_died_too(stage: Stage, mode: str) -> Row:
     thread.reconcile()
     thread.token()
     thread.answer(reply.body["awaiting"]["askId"])
-    return close(
-        thread,
-        said(reply),
-        "reconcile, a minute later",
-    )
+    return close(thread, said(reply), "reconcile, a minute later")
 
 
 def the_execution_was_stopped(stage: Stage, mode: str) -> Row:
@@ -164,11 +157,7 @@ def the_execution_was_stopped(stage: Stage, mode: str) -> Row:
     thread.stop_execution()
     thread.token(other_than=first)
     reply = thread.answer(ask_id)
-    return close(
-        thread,
-        said(reply),
-        "reconcile, told by EventBridge: another one",
-    )
+    return close(thread, said(reply), "reconcile, told by EventBridge: another one")
 
 
 def the_resume_died(point: str, did: str, acts: int, goes_on: tuple[str, ...] = ()) -> Scene:
@@ -190,35 +179,28 @@ def the_resume_died(point: str, did: str, acts: int, goes_on: tuple[str, ...] = 
         until(lambda: not thread.is_doomed(), "the resume dies")
         thread.pass_time(1, "leaseUntil")
         if mode in goes_on:
-            return close(thread, said(reply), "the machine's retry", wants=acts)
+            return close(thread, said(reply), RETRY, wants=acts)
         return close(thread, said(reply), UNKNOWN, wants=acts, status="failed")
 
     play.__doc__ = f"{did}."
     return play
 
 
-def the_resume_died_unclaimed(stage: Stage, mode: str) -> Row:
-    """SIGKILL of the resume before its claim."""
-    thread = Thread(stage, mode)
-    ask_id = ask(thread)
-    thread.token()
-    held = thread.held("hold_cut", "ResumeFunction", operation="UpdateItem", contains=["TURN#"])
-    reply = thread.answer(ask_id)
-    thread.slay(held)
-    held.remove()
-    return close(thread, said(reply), "the machine's retry")
+def the_resume_died_at_a_write(did: str, healed: str, kind: str, *contains: str) -> Scene:
+    """A scene whose resume dies while it waits for a write of its turn, or for that write's answer."""
 
+    def play(stage: Stage, mode: str) -> Row:
+        thread = Thread(stage, mode)
+        ask_id = ask(thread)
+        thread.token()
+        held = thread.held(kind, "ResumeFunction", operation="UpdateItem", contains=["TURN#", *contains])
+        reply = thread.answer(ask_id)
+        thread.slay(held)
+        held.remove()
+        return close(thread, said(reply), healed)
 
-def the_resume_died_committed(stage: Stage, mode: str) -> Row:
-    """SIGKILL of the resume behind its commit."""
-    thread = Thread(stage, mode)
-    ask_id = ask(thread)
-    thread.token()
-    held = thread.held("hold_answer", "ResumeFunction", operation="UpdateItem", contains=["TURN#", "complete"])
-    reply = thread.answer(ask_id)
-    thread.slay(held)
-    held.remove()
-    return close(thread, said(reply), "the machine's retry: nothing runs")
+    play.__doc__ = f"{did}."
+    return play
 
 
 def lambda_had_no_room(stage: Stage, mode: str) -> Row:
@@ -230,7 +212,7 @@ def lambda_had_no_room(stage: Stage, mode: str) -> Row:
     with stage.stack.faults.during("throttle", times=2, function="-", **facts) as fault:
         reply = thread.answer(ask_id)
         fault.wait_until_met(2)
-        return close(thread, said(reply), "the machine's retry")
+        return close(thread, said(reply), RETRY)
 
 
 def two_answered_at_once(stage: Stage, mode: str) -> Row:
@@ -257,9 +239,7 @@ def nobody_answered(stage: Stage, mode: str) -> Row:
     stage.stack.fire("ReconcileFunction")
     until(lambda: thread.item()["status"]["S"] == "expired", "the ask is closed")
     late = thread.answer(ask_id)
-    return close(thread, f"too late: {said(late)}", "reconcile",
-        wants=0, status="expired",
-    )  # fmt: skip
+    return close(thread, f"too late: {said(late)}", "reconcile", wants=0, status="expired")
 
 
 def erased_meanwhile(stage: Stage, mode: str) -> Row:
@@ -272,8 +252,8 @@ def erased_meanwhile(stage: Stage, mode: str) -> Row:
     settle()
     statuses = thread.ended()
     broken = () if statuses == ["ABORTED"] and not thread.acts() else (f"executions {statuses}",)
-    return Row(mode, f"{said(reply)}; an answer: {said(late)}",
-               "the erasure stops the execution", "gone", f"{len(thread.acts())} ×", (), broken)  # fmt: skip
+    saw = f"{said(reply)}; an answer: {said(late)}"
+    return Row(mode, saw, "the erasure stops the execution", "gone", f"{len(thread.acts())} ×", (), broken)
 
 
 ONCE = ("exit",)
@@ -293,9 +273,14 @@ SCENES: tuple[tuple[Scene, tuple[str, ...]], ...] = (
     (nobody_answered, ONCE),
     (erased_meanwhile, ONCE),
     (lambda_had_no_room, ONCE),
-    (the_resume_died_unclaimed, ONCE),
+    (the_resume_died_at_a_write("SIGKILL of the resume before its claim", RETRY, "hold_cut"), ONCE),
     (the_resume_died("before refund 1", f"{IN_THE_TOOL}, before it acts", 0), MODES),
     (the_resume_died("after refund 1", f"{IN_THE_TOOL}, after it acted", 1), MODES),
     (the_resume_died("model 2", "SIGKILL of the resume in the model's next call", 1, ("async", "sync")), MODES),
-    (the_resume_died_committed, ONCE),
+    (
+        the_resume_died_at_a_write(
+            "SIGKILL of the resume behind its commit", f"{RETRY}: nothing runs", "hold_answer", "complete"
+        ),
+        ONCE,
+    ),
 )

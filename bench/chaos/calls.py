@@ -26,8 +26,7 @@ def close(thread: Thread, saw: str, healed: str) -> Row:
         broken.append("the turn is not answered")
     if set(thread.times("pay").values()) != {1}:
         broken.append("what acts once did not act once")
-    acted = " · ".join(f"{name} {sum(thread.times(name).values())} ×" for name in ("step", "pay"))
-    return Row(thread.mode, saw, healed, f"`{turn.get('status')}`", acted, thread.lost(WORK), tuple(broken))
+    return Row(thread.mode, saw, healed, f"`{turn.get('status')}`", thread.acted(), thread.lost(WORK), tuple(broken))
 
 
 def while_it(kind: str, did: str, healed: str, operation: str, *contains: str, **more: Any) -> Scene:
@@ -54,7 +53,7 @@ def the_table_was_away(stage: Stage, mode: str) -> Row:
     stored = thread.item()
     again = thread.say(WORK, idempotency_key="one")
     row = close(thread, said(reply), f"the same request again: {said(again)}")
-    return row if not stored else Row(**{**vars(row), "broken": ("something was stored",)})
+    return row.breaks("something was stored") if stored else row
 
 
 def the_commit_was_refused(stage: Stage, mode: str) -> Row:
@@ -91,7 +90,7 @@ def many_at_once(stage: Stage, mode: str) -> Row:
     kinds = sorted({said(reply) for reply in replies})
     row = close(thread, f"{SUBMITS} × {', '.join(kinds)}", "the claim: one runs, the others are told")
     alike = {str(reply.body) for reply in replies}
-    return row if len(alike) == 1 else Row(**{**vars(row), "broken": (f"{len(alike)} different replies",)})
+    return row if len(alike) == 1 else row.breaks(f"{len(alike)} different replies")
 
 
 def without_a_key(stage: Stage, mode: str) -> Row:
@@ -102,7 +101,7 @@ def without_a_key(stage: Stage, mode: str) -> Row:
     won = sum(1 for reply in replies if reply.status < 300)
     refused = sorted({said(reply) for reply in replies if reply.status >= 300})
     row = close(thread, f"{won} × 200 `complete`; {SUBMITS - won} × {', '.join(refused)}", "the claim: one wins")
-    return row if won == 1 else Row(**{**vars(row), "broken": (f"{won} ran",)})
+    return row if won == 1 else row.breaks(f"{won} ran")
 
 
 def erased_in_part(stage: Stage, mode: str) -> Row:

@@ -28,8 +28,9 @@ def close(thread: Thread, saw: str, healed: str, *, status: str = "complete") ->
     more = thread.say("what now?", idempotency_key="more")
     if more.body.get("output") != GO_ON:
         broken.append("the conversation does not go on")
-    acted = " · ".join(f"{name} {sum(thread.times(name).values())} ×" for name in ("step", "pay"))
-    return Row(thread.mode, saw, healed, f"`{status}`", acted, thread.lost(thread.first, "what now?"), tuple(broken))
+    return Row(
+        thread.mode, saw, healed, f"`{status}`", thread.acted(), thread.lost(thread.first, "what now?"), tuple(broken)
+    )
 
 
 def the_bell_was_lost(stage: Stage, mode: str) -> Row:
@@ -67,7 +68,7 @@ def it_rang_three_times(stage: Stage, mode: str) -> Row:
     until(lambda: thread.item()["status"]["S"] == "complete", "it is run")
     settle()
     row = close(thread, said(reply), "the claim: the turn runs once")
-    return row if thread.item()["attempt"] == {"N": "1"} else Row(**{**vars(row), "broken": ("it ran more than once",)})
+    return row if thread.item()["attempt"] == {"N": "1"} else row.breaks("it ran more than once")
 
 
 def the_worker_died(stage: Stage, mode: str) -> Row:
@@ -93,7 +94,7 @@ def the_worker_kept_dying(stage: Stage, mode: str) -> Row:
     thread.pass_time(1, "leaseUntil")
     thread.reconcile()
     row = close(thread, said(reply), "nobody, after four: failed by name, its doorbell a dead letter", status="failed")
-    return row if not thread.acts() else Row(**{**vars(row), "broken": ("a tool acted",)})
+    return row.breaks("a tool acted") if thread.acts() else row
 
 
 ONCE = ("exit",)

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,8 +19,6 @@ from turnkeep.ledger.keys import ConversationKey
 from turnkeep.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from local.demo import Reply
     from local.stack import LocalStack, SetFault
 
@@ -29,7 +27,6 @@ MODES: Final = ("exit", "async", "sync")
 WORK: Final = "step:1 pay:1 then step:2 pay:2 then step:3 pay:3"
 ANSWER: Final = "stepped 1; paid 1; stepped 2; paid 2; stepped 3; paid 3"
 GO_ON: Final = "On we go."
-SIDE_BY_SIDE: Final = 3
 PATIENCE_S: Final = 60.0
 
 
@@ -56,6 +53,10 @@ class Row:
     lost: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     did: str = ""
+
+    def breaks(self, promise: str) -> Row:
+        """The same, with one more promise that did not hold."""
+        return replace(self, broken=(*self.broken, promise))
 
 
 class Thread(Conversation):
@@ -103,6 +104,10 @@ class Thread(Conversation):
         """What was done to the world, in order."""
         book = self._world / f"{self.id}.book"
         return [json.loads(line) for line in book.read_text("utf-8").splitlines()] if book.exists() else []
+
+    def acted(self) -> str:
+        """How often its tools acted, in words."""
+        return " · ".join(f"{name} {sum(self.times(name).values())} ×" for name in ("step", "pay"))
 
     def times(self, name: str) -> Counter[str]:
         """How often each of a tool's calls acted."""
@@ -166,7 +171,6 @@ class Stage:
 
     stack: LocalStack
     world: Path
-    rows: list[Row] = field(default_factory=list)
 
     @classmethod
     def set_up(cls, folder: Path) -> Stage:
@@ -195,12 +199,6 @@ def said(reply: Reply) -> str:
         return f"{reply.status} `{reply.body.get('status')}`" if reply.body.get("status") else str(reply.status)
     code = reply.body.get("error", {}).get("code") if isinstance(reply.body.get("error"), dict) else None
     return f"{reply.status} `{code}`" if code else str(reply.status)
-
-
-def side_by_side(work: Callable[[Any], Any], things: Iterator[Any] | list[Any]) -> list[Any]:
-    """The work on each thing, some at a time; in the order of the things."""
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        return list(pool.map(work, things))
 
 
 def soon(call: Callable[[], Any]) -> Callable[[], Any]:

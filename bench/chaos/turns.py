@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.chaos.stage import GO_ON, MODES, WORK, Stage, Thread, said, side_by_side, soon
+from bench.chaos.stage import GO_ON, MODES, WORK, Stage, Thread, said, soon
+from tests.process.forge import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

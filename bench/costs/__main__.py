@@ -6,7 +6,6 @@ python -m bench.costs [--page docs/operations.md]
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -19,15 +18,14 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "operations.md")
     page: Path = parser.parse_args().page
     sys.path[:0] = [str(ROOT / "layers" / "turnkeep"), str(ROOT)]
+    from bench.alone import stand_alone
     from bench.costs.life import lives
     from bench.costs.measure import idle_reconciler, question, turns
     from bench.costs.page import Measured, section
     from bench.sections import with_section
-    from bench.turnkeep_turn import REGION
 
     counted = lives()
-    # The meter's moto is in this process; nobody's own credentials are looked for.
-    os.environ |= {"AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench"}
+    stand_alone()  # the meter's moto is in this process
     found = Measured(turns(), question(), idle_reconciler(), counted)
     page.write_text(with_section(page.read_text("utf-8"), "bench/costs", section(found)), "utf-8")
     sys.stdout.write(f"wrote {page}\n")

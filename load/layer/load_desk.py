@@ -12,6 +12,7 @@ import json
 import os
 import random
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import metered
@@ -82,7 +83,7 @@ def _enter(name: str, token: str, context: ToolContext) -> str:
         "turn": context.turn,
         "attempt": context.info.attempt,
     }
-    with metered.noted(metered.AGENT), open(os.environ["LOAD_BOOK"], "ab", buffering=0) as book:  # noqa: PTH123
+    with metered.noted(metered.AGENT), Path(os.environ["LOAD_BOOK"]).open("ab", buffering=0) as book:
         book.write(json.dumps(line).encode() + b"\n")
         time.sleep(WORLD_S)
     return f"acted for {token}"

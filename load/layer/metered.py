@@ -14,6 +14,7 @@ import json
 import os
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from botocore.httpsession import URLLib3Session
@@ -78,5 +79,5 @@ def _write(context: Any, wall_ns: int, cpu_ns: int, began_ns: int) -> None:
         "own_us": (wall_ns - covered((begin, end) for _, begin, end in spans)) // 1000,
         **{f"{kind}_us": ns // 1000 for kind, ns in waits.items()},
     }
-    with open(os.environ["LOAD_METER"], "ab", buffering=0) as meter:  # noqa: PTH123 - one write, appended whole
+    with Path(os.environ["LOAD_METER"]).open("ab", buffering=0) as meter:  # one write, appended whole
         meter.write(json.dumps(line).encode() + b"\n")

@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
-
 import pytest
 
 from bench.measure import LENGTHS, broken_bounds, measure_turnkeep
 from bench.report import Ours, Row, page
 from bench.sizes import index_units, item_bytes, read_units, write_units
-from bench.turnkeep_turn import REGION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_account_of_the_callers() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(("AWS_", "MOTO_"))]:
-            patch.delenv(name)
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "test")
-        patch.setenv("AWS_DEFAULT_REGION", REGION)
-        yield
 
 
 @pytest.fixture(scope="module")

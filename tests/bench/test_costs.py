@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
-
 import pytest
 
 from bench.costs import prices
@@ -12,24 +9,9 @@ from bench.costs.life import Life
 from bench.costs.measure import Units, idle_reconciler, question, turns
 from bench.costs.page import Measured, dynamodb_usd, section, services_usd
 from bench.sections import sections
-from bench.turnkeep_turn import REGION
 from local.settings import ROOT
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_account_of_the_callers() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(("AWS_", "MOTO_"))]:
-            patch.delenv(name)
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-            patch.setenv(name, "test")
-        patch.setenv("AWS_DEFAULT_REGION", REGION)
-        yield
 
 
 def test_the_page_has_the_units_that_are_counted() -> None:

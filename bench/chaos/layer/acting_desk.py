@@ -15,7 +15,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from turnkeep.agent import Agent, CheckIn, Scene, ScriptedProvider, ToolContext, TurnInfo, call, tool
 
@@ -88,11 +88,10 @@ def build(turn: TurnInfo) -> Agent:
         return "; ".join(result.content for result in scene.results) or "On we go."
 
     mode = turn.conversation_id.partition("-")[0]
-    durability: DurabilityMode = mode if mode in ("async", "sync") else "exit"  # type: ignore[assignment]
     return Agent(
         agent_id="acting-desk",
         system="You are a desk.",
         tools=[step, pay, refund],
         provider=ScriptedProvider(script),
-        durability=durability,
+        durability=cast("DurabilityMode", mode),
     )
