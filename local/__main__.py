@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 # Without compiled modules every start takes three times as long; they go beside their sources in the checkout's .venv.
 sys.dont_write_bytecode = False
 
+from local.command_line import give_up, port, stop_with_parent  # noqa: E402
 from local.server import Server  # noqa: E402
 from local.settings import Settings  # noqa: E402
 from local.web import PortTaken  # noqa: E402
@@ -22,19 +24,20 @@ from local.web import PortTaken  # noqa: E402
 def main(arguments: list[str] | None = None) -> int:
     """Runs the stack. Exit code 2: it could not start, and one line says why."""
     options = _options(arguments)
+    gives_up = functools.partial(give_up, "local stack", supervised=options.supervised)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     if options.supervised:
         settings = Settings.from_json(sys.stdin.readline())
-        threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
+        threading.Thread(target=stop_with_parent, args=(stop,), daemon=True).start()
     else:
         settings = _settings(options)
     try:
         server = Server(settings)
     except PortTaken as taken:
         which = "AWS_PORT" if taken.port == settings.aws_port else "PORT"
-        return _give_up(f"port {taken.port} is taken; choose another one with {which}=…", options.supervised)
+        return gives_up(f"port {taken.port} is taken; choose another one with {which}=…")
     page = None
     try:
         if not options.supervised:
@@ -51,10 +54,10 @@ def main(arguments: list[str] | None = None) -> int:
             server.start()
     except PortTaken as taken:
         server.stop()
-        return _give_up(f"port {taken.port} is taken; choose another one with CONSOLE_PORT=…", options.supervised)
+        return gives_up(f"port {taken.port} is taken; choose another one with CONSOLE_PORT=…")
     except (FileNotFoundError, ValueError, RuntimeError) as error:
         server.stop()
-        return _give_up(str(error), options.supervised)
+        return gives_up(str(error))
     if options.supervised:
         print(json.dumps({"api_url": server.api_url, "aws_url": server.aws_url}), flush=True)
     elif page is not None and not stop.is_set():
@@ -72,17 +75,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m local", description=__doc__)
-    parser.add_argument("--port", default=os.environ.get("PORT") or "3000", type=_port, help="the API's port (PORT)")
+    parser.add_argument("--port", default=os.environ.get("PORT") or "3000", type=port, help="the API's port (PORT)")
     parser.add_argument(
         "--aws-port",
         default=os.environ.get("AWS_PORT") or "5000",
-        type=_port,
+        type=port,
         help="the endpoint's port (AWS_PORT)",
     )
     parser.add_argument(
         "--console-port",
         default=os.environ.get("CONSOLE_PORT") or "3001",
-        type=_port,
+        type=port,
         help="the page's port (CONSOLE_PORT)",
     )
     parser.add_argument("--template", default=Settings().template, help="the SAM template")
@@ -94,12 +97,6 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _port(text: str) -> int:
-    if not text.isdigit() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {text!r}")
-    return int(text)
-
-
 def _settings(options: argparse.Namespace) -> Settings:
     parameters = dict(each.split("=", 1) for each in options.parameter)
     return Settings(
@@ -109,20 +106,6 @@ def _settings(options: argparse.Namespace) -> Settings:
         parameters=parameters,
         log_file=options.log_file,
     )
-
-
-def _stop_with_parent(stop: threading.Event) -> None:
-    """Whoever started the stack holds its standard input open; when that ends, so does the stack."""
-    while sys.stdin.read(1):
-        pass
-    stop.set()
-
-
-def _give_up(reason: str, supervised: bool) -> int:
-    if supervised:
-        print(json.dumps({"refused": reason}), flush=True)
-    print(f"local stack: {reason}", file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

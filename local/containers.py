@@ -7,9 +7,11 @@ import ipaddress
 import json
 import os
 import platform
+import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 from typing import IO, TYPE_CHECKING
 
@@ -26,6 +28,7 @@ START_LIMIT_S = 60.0
 CONTAINER_LIMIT_S = 120.0
 STOP_LIMIT_S = 20.0
 HOST = "127.0.0.1"
+CONTAINER = re.compile(rb"SAM_CONTAINER_ID: ([0-9a-f]{64})")
 
 
 class Sam:
@@ -34,12 +37,14 @@ class Sam:
     Args:
         sam: The `sam` command.
         config: The `samconfig.toml` that `write_config` made.
-        output: Where it and its containers write; None is this process's own output.
+        output: Where what it and its containers say goes.
     """
 
-    def __init__(self, sam: Path, config: Path, output: IO[bytes] | None) -> None:
+    def __init__(self, sam: Path, config: Path, output: IO[bytes]) -> None:
         self._sam, self._config, self._output = sam, config, output
         self._process: subprocess.Popen[bytes] | None = None
+        self._containers: set[str] = set()
+        self._passing_on: threading.Thread | None = None
 
     def start(self, command: str, port: int) -> None:
         """Starts `sam local COMMAND` and returns when it listens; raises RuntimeError where it does not."""
@@ -59,10 +64,13 @@ class Sam:
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._output,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C reaches the whole terminal; this process decides what stops when
         )
+        said = self._process.stdout
+        self._passing_on = threading.Thread(target=self._pass_on, args=(said,), name=f"sam-{command}", daemon=True)
+        self._passing_on.start()
         until_s = time.monotonic() + START_LIMIT_S
         while not _listens(port):
             if self._process.poll() is not None:
@@ -72,9 +80,9 @@ class Sam:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Stops it; sam removes its containers."""
+        """Stops it, and the containers in which something ran until now: those sam forgets."""
         process, self._process = self._process, None
-        if process is None or process.poll() is not None:
+        if process is None:
             return
         process.terminate()
         try:
@@ -82,6 +90,18 @@ class Sam:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        if self._passing_on is not None:
+            self._passing_on.join(STOP_LIMIT_S)
+        there = _docker("ps", "--all", "--quiet", "--no-trunc").stdout.split()
+        if left := self._containers.intersection(there):
+            _docker("rm", "--force", *left)
+
+    def _pass_on(self, said: IO[bytes]) -> None:
+        """Until it ends: what it says, and which containers it says that it started."""
+        for line in said:
+            self._output.write(line)
+            self._output.flush()
+            self._containers |= {found.decode() for found in CONTAINER.findall(line)}
 
 
 class Containers:
@@ -160,9 +180,8 @@ def docker_gateway() -> str:
     Raises:
         RuntimeError: No Docker answers.
     """
-    question = ["docker", "network", "inspect", "bridge", "--format", "{{json .IPAM.Config}}"]
     try:
-        asked = subprocess.run(question, capture_output=True, text=True, timeout=30, check=False)
+        asked = _docker("network", "inspect", "bridge", "--format", "{{json .IPAM.Config}}")
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RuntimeError(f"sam local runs functions in Docker, and no Docker answers: {error}") from error
     if asked.returncode:
@@ -171,6 +190,10 @@ def docker_gateway() -> str:
     network = json.loads(asked.stdout)[0]
     # Some releases leave the gateway out; it is the subnet's first address unless somebody chose another.
     return str(network.get("Gateway") or next(ipaddress.ip_network(network["Subnet"]).hosts()))
+
+
+def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=30, check=False)
 
 
 def _listens(port: int) -> bool:

@@ -7,6 +7,7 @@ HTTP → `sam local start-api` → a container → moto here → the state machi
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ import urllib.request
 from pathlib import Path
 from typing import IO
 
+from local.command_line import give_up, port, stop_with_parent
 from local.containers import HOST, Containers, Sam, docker_gateway
 from local.logs import LogRing
 from local.server import Server
@@ -32,23 +34,21 @@ BUILT = ROOT / ".aws-sam" / "build" / "template.yaml"
 def main(arguments: list[str] | None = None) -> int:
     """Runs until Ctrl-C, or with ``--supervised`` until standard input ends. Exit code 2: one line says why."""
     options = _options(arguments)
+    gives_up = functools.partial(give_up, "sam local", supervised=options.supervised)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell that starts it in the background ignores the first
         signal.signal(number, signal.default_int_handler)
-    schedule_s = 0 if options.no_schedules else None
-    settings = Settings(port=options.gateway_port, aws_port=options.aws_port, schedule_s=schedule_s)
+    settings = Settings(port=options.gateway_port, aws_port=options.aws_port)
     if options.supervised:
         settings = Settings.from_json(sys.stdin.readline())
-        threading.Thread(target=_stop_with_input, args=(stop,), daemon=True).start()
-    output = options.log_file.open("ab") if options.log_file else None
+        threading.Thread(target=stop_with_parent, args=(stop,), daemon=True).start()
+    output = options.log_file.open("ab") if options.log_file else sys.stderr.buffer
     try:
         local = SamLocal(options, settings, output)
     except PortTaken as taken:
-        return _give_up(
-            f"port {taken.port} is taken; choose another (PORT, AWS_PORT, LAMBDA_PORT, GATEWAY_PORT)", options
-        )
+        return gives_up(f"port {taken.port} is taken; choose another (PORT, AWS_PORT, LAMBDA_PORT, GATEWAY_PORT)")
     except RuntimeError as error:
-        return _give_up(str(error), options)
+        return gives_up(str(error))
     try:
         local.start()
         _greet(local, options)
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
             pass
     except (FileNotFoundError, ValueError, RuntimeError) as error:
         local.stop()
-        return _give_up(str(error), options)
+        return gives_up(str(error))
     except KeyboardInterrupt:
         pass  # as it should end, while it starts or later
     local.stop()
@@ -73,7 +73,7 @@ class SamLocal:
         local.web.PortTaken: A port is in use.
     """
 
-    def __init__(self, options: argparse.Namespace, settings: Settings, output: IO[bytes] | None) -> None:
+    def __init__(self, options: argparse.Namespace, settings: Settings, output: IO[bytes]) -> None:
         for path, what in ((options.sam, "sam is not installed"), (BUILT, "nothing is built")):
             if not path.exists():
                 raise RuntimeError(f"{what}: there is no {path.name} in {path.parent}; `make sam-local` sees to it")
@@ -81,8 +81,8 @@ class SamLocal:
         self.config = options.state_dir / "samconfig.toml"
         self._api_port = options.port or _free_port()
         lambda_port = options.lambda_port or _free_port()
-        for port in (self._api_port, lambda_port):
-            _must_be_free(port)
+        for wanted in (self._api_port, lambda_port):
+            _must_be_free(wanted)
         self.api_url, self.lambda_url = f"http://{HOST}:{self._api_port}", f"http://{HOST}:{lambda_port}"
         lambdas = Containers(LogRing(None), Sam(options.sam, self.config, output), self.config, lambda_port)
         self._api = Sam(options.sam, self.config, output)
@@ -152,37 +152,36 @@ Ctrl-C stops all of it.
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m local.sam", description="The local stack behind sam local.")
     environment = os.environ
-    parser.add_argument("--port", default=environment.get("PORT") or "3000", type=int, help="the API's port (PORT)")
+    parser.add_argument("--port", default=environment.get("PORT") or "3000", type=port, help="the API's port (PORT)")
     parser.add_argument(
-        "--aws-port", default=environment.get("AWS_PORT") or "5000", type=int, help="the endpoint's port (AWS_PORT)"
+        "--aws-port", default=environment.get("AWS_PORT") or "5000", type=port, help="the endpoint's port (AWS_PORT)"
     )
     parser.add_argument(
         "--lambda-port",
         default=environment.get("LAMBDA_PORT") or "3002",
-        type=int,
+        type=port,
         help="the port of sam's Lambda (LAMBDA_PORT)",
     )
     parser.add_argument(
         "--gateway-port",
         default=environment.get("GATEWAY_PORT") or "3003",
-        type=int,
+        type=port,
         help="the port of the API with tokens (GATEWAY_PORT)",
     )
     parser.add_argument("--sam", type=Path, default=ROOT / ".venv-sam" / "bin" / "sam", help="the sam command")
     parser.add_argument("--state-dir", type=Path, default=ROOT / ".turnkeep" / "sam-local", help="where sam's files go")
     parser.add_argument("--log-file", type=Path, help="where sam and the containers write, instead of here")
-    parser.add_argument("--no-schedules", action="store_true", help="fire no schedule by itself")
     parser.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
-def _must_be_free(port: int) -> None:
+def _must_be_free(wanted: int) -> None:
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            tried.bind((HOST, port))
+            tried.bind((HOST, wanted))
         except OSError as error:
-            raise PortTaken(port) from error
+            raise PortTaken(wanted) from error
 
 
 def _free_port() -> int:
@@ -193,20 +192,6 @@ def _free_port() -> int:
 
 def _shown(path: Path) -> Path:
     return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-
-
-def _stop_with_input(stop: threading.Event) -> None:
-    """Whoever started this holds its standard input open; when that ends, so does this."""
-    while sys.stdin.read(1):
-        pass
-    stop.set()
-
-
-def _give_up(reason: str, options: argparse.Namespace) -> int:
-    if options.supervised:
-        print(json.dumps({"refused": reason}), flush=True)
-    print(f"sam local: {reason}", file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import sys
@@ -64,10 +65,15 @@ class Server:
         Args:
             gateway: This machine's address on Docker's bridge. Where it is none (Docker Desktop runs containers in a
                 machine of its own, and leads its name for this one to the loopback), nothing more is listened on.
+
+        Raises:
+            local.web.PortTaken: The endpoint's port is in use there.
         """
         try:
             bridge = WebServer(gateway, self._aws_web.port, self._answer_aws)
-        except (PortTaken, OSError):
+        except PortTaken as taken:
+            if not isinstance(taken.__cause__, OSError) or taken.__cause__.errno != errno.EADDRNOTAVAIL:
+                raise
             self.functions_aws_url = f"http://host.docker.internal:{self._aws_web.port}"
             return
         self._web.append(bridge)

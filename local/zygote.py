@@ -33,13 +33,8 @@ WARM_MODULES = (
     "email.mime.multipart",
     "pydantic",
     "aws_lambda_powertools",
-    "aws_lambda_powertools.event_handler",
-    "aws_lambda_powertools.event_handler.api_gateway",
-    "aws_lambda_powertools.event_handler.openapi.params",
     "aws_lambda_powertools.logging",
     "aws_lambda_powertools.metrics",
-    "aws_lambda_powertools.utilities.data_classes",
-    "aws_lambda_powertools.utilities.typing",
     "uuid",
     "zoneinfo",
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.containers import docker_gateway
+from local.containers import CONTAINER
 from local.settings import ROOT
 from local.stack import LocalStack
 
@@ -42,20 +42,11 @@ class InContainers(LocalStack):
 
     def containers(self) -> list[str]:
         """The container of every invocation so far, in sam's own words."""
-        lines = self.output.read_text("utf-8", "replace").splitlines()
-        return [line.split()[1] for line in lines if line.startswith("SAM_CONTAINER_ID:")]
+        return [found.decode() for found in CONTAINER.findall(self.output.read_bytes())]
 
 
 @pytest.fixture(scope="session")
-def _docker() -> None:
-    try:
-        docker_gateway()
-    except RuntimeError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="session")
-def contained(_docker: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InContainers]:
+def contained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InContainers]:
     """The stack in containers, once a test process."""
     with InContainers(tmp_path_factory.mktemp("sam-local")) as stack:
         yield stack
