@@ -149,7 +149,7 @@ api: setup  ## the API keeps to docs/openapi.json, and that file to the code (FU
 load: setup-run setup-load  ## many people at once and some kills: nothing lost or doubled? (LOAD_S, LOAD_USERS, LOAD_PAGE)
 	@$(BIN)/python -m load
 
-check: lint types imports template build api test  ## everything that CI runs
+check: lint types imports template build api test  ## what CI runs, but for Docker, the load and the killing of processes
 
 # --- make files -----------------------------------------------------------------------------------------------------
 

@@ -27,8 +27,8 @@ from turnkeep.ids import PATH_RULE
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from turnkeep.entry.http.door import Route
     from turnkeep.entry.http.errors import Refusal
-    from turnkeep.entry.http.resolver import Route
 
 FILE = Path(__file__).parents[1] / "docs" / "openapi.json"
 REF = "#/components/schemas/{model}"

@@ -6,8 +6,8 @@ gc.disable()  # nothing is garbage while a process starts; entry.wiring.start_is
 
 from typing import Any
 
+from turnkeep.entry.http.door import Door
 from turnkeep.entry.http.read_routes import read_routes
-from turnkeep.entry.http.resolver import Door
 from turnkeep.entry.snapshot import before_snapshot
 from turnkeep.entry.wiring import invocation
 from turnkeep.usecases.listing import list_asks, list_conversations

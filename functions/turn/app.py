@@ -6,7 +6,7 @@ gc.disable()  # nothing is garbage while a process starts; entry.wiring.start_is
 
 from typing import Any
 
-from turnkeep.entry.http.resolver import Door
+from turnkeep.entry.http.door import Door
 from turnkeep.entry.http.turn_routes import turn_routes
 from turnkeep.entry.snapshot import before_snapshot
 from turnkeep.entry.wiring import invocation

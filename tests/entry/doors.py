@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from turnkeep.clock import ManualClock
-from turnkeep.entry.http.resolver import Door, Route
+from turnkeep.entry.http.door import Door, Route
 from turnkeep.entry.observability import Observation
 from turnkeep.entry.settings import Environment
 from turnkeep.ledger.keys import ConversationKey

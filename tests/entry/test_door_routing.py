@@ -9,8 +9,8 @@ import pytest
 
 from tests.entry.doors import REQUEST_ID, Answer, House, event, jwt, serve
 from turnkeep.entry.http.bodies import Reply
+from turnkeep.entry.http.door import Incoming, Route
 from turnkeep.entry.http.posts import key_of
-from turnkeep.entry.http.resolver import Incoming, Route
 from turnkeep.errors import (
     ConcurrentRunError,
     DurabilityError,

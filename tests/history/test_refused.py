@@ -12,8 +12,8 @@ from tests.entry.doors import Answer, FakeInvocation, Lines, event, jwt, serve
 from tests.history.record import STORIES, tell
 from tests.usecases.workshop import KEY, Workshop, saying
 from turnkeep.entry.http.answer_routes import answer_routes
+from turnkeep.entry.http.door import Door
 from turnkeep.entry.http.read_routes import read_routes
-from turnkeep.entry.http.resolver import Door
 from turnkeep.entry.http.turn_routes import turn_routes
 from turnkeep.entry.observability import Observation
 from turnkeep.entry.settings import Environment

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from turnkeep.entry.http.bodies import Reply, status_reply, turn_body, turn_reply
+from turnkeep.entry.http.door import Incoming, Route
 from turnkeep.entry.http.paths import parse_path_turn
 from turnkeep.entry.http.posts import key_of, read_post, with_applied
-from turnkeep.entry.http.resolver import Incoming, Route
 
 if TYPE_CHECKING:
     from turnkeep.ledger.keys import ConversationKey

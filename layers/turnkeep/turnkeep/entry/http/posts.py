@@ -14,8 +14,8 @@ from turnkeep.usecases.deps import Caller, Idempotency
 
 if TYPE_CHECKING:
     from turnkeep.entry.http.bodies import Reply
+    from turnkeep.entry.http.door import Incoming
     from turnkeep.entry.http.request import Request
-    from turnkeep.entry.http.resolver import Incoming
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from turnkeep.entry.http.bodies import (
     turn_body,
 )
 from turnkeep.entry.http.cursors import make_cursor, read_cursor
+from turnkeep.entry.http.door import Incoming, Route
 from turnkeep.entry.http.paths import parse_path_turn
 from turnkeep.entry.http.posts import key_of
-from turnkeep.entry.http.resolver import Incoming, Route
 from turnkeep.ledger.records import Status
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from turnkeep.entry.http.bodies import Reply, created_reply, turn_reply
+from turnkeep.entry.http.door import Incoming, Route
 from turnkeep.entry.http.posts import Posted, key_of, read_post, with_applied
-from turnkeep.entry.http.resolver import Incoming, Route
 from turnkeep.ids import check_conversation_id, conversation_id_of_request, mint_conversation_id
 from turnkeep.ledger.keys import ConversationKey
 
