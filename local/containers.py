@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -48,6 +49,11 @@ class Sam:
 
     def start(self, command: str, port: int) -> None:
         """Starts `sam local COMMAND` and returns when it listens; raises RuntimeError where it does not."""
+        # sam locks what it builds by a file in here, and one that was ended meanwhile leaves it: five minutes' wait for
+        # whoever finds it.
+        scratch = self._config.with_name(f"{command}-tmp")
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MOTO_", "SAM_"))}
         environment = kept | {
             "AWS_ACCESS_KEY_ID": CREDENTIALS["aws_access_key_id"],
@@ -57,6 +63,7 @@ class Sam:
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "SAM_CLI_TELEMETRY": "0",
+            "TMPDIR": str(scratch),
         }
         arguments = ["local", command, "--config-file", str(self._config), "--host", HOST, "--port", str(port)]
         self._process = subprocess.Popen(
@@ -158,8 +165,6 @@ def write_config(config: Path, environments: dict[str, dict[str, str]]) -> None:
         "env_vars": str(variables),
         "skip_pull_image": True,
         "region": REGION,
-        # sam locks what it builds in here; somebody else's sam that was killed meanwhile would hold us up for minutes.
-        "layer_cache_basedir": str(config.with_name("layers")),
         "parameter_overrides": f"Architecture={architecture()}",
     }
     lines = ["version = 0.1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,8 +46,15 @@ class InContainers(LocalStack):
         return [found.decode() for found in CONTAINER.findall(self.output.read_bytes())]
 
 
+def running() -> set[str]:
+    """Every container that there is."""
+    listed = ["docker", "ps", "--all", "--quiet", "--no-trunc"]
+    return set(subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split())
+
+
 @pytest.fixture(scope="session")
 def contained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InContainers]:
     """The stack in containers, once a test process."""
     with InContainers(tmp_path_factory.mktemp("sam-local")) as stack:
         yield stack
+    assert running().isdisjoint(stack.containers()), "containers are left behind"

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import threading
+from contextlib import suppress
+from http.client import HTTPException
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.containers.conftest import InContainers, running
 from tests.e2e.scenes import Conversation, Person
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from local.demo import Reply
-    from tests.containers.conftest import InContainers
 
 pytestmark = pytest.mark.containers
 PATIENCE_S = 60.0
@@ -60,6 +64,23 @@ def test_a_queued_turn(contained: InContainers) -> None:
     queued = desk.say(MESSAGE, prefer="respond-async")
     assert (queued.status, queued.body["status"]) == (202, "queued")
     assert "desk lamp" in desk.until("complete", 1, PATIENCE_S)["output"]
+
+
+def test_a_stack_that_stops_takes_the_containers_along_in_which_something_runs(tmp_path: Path) -> None:
+    with InContainers(tmp_path) as stack:
+        desk = contained_conversation(stack, "left")
+        held = stack.faults.add("hold", service="dynamodb", operation="PutItem", contains=[desk.id])
+
+        def send() -> None:
+            with suppress(OSError, HTTPException):  # nobody is there any more to answer
+                desk.say(MESSAGE)
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        held.wait_until_met(timeout_s=PATIENCE_S)
+        assert not running().isdisjoint(stack.containers())
+    sending.join(PATIENCE_S)
+    assert running().isdisjoint(stack.containers())
 
 
 def test_a_killed_container_leaves_a_turn_that_the_same_request_takes_over(contained: InContainers) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,12 +83,12 @@ def function_of(name: str, event: dict[str, Any], stack: LocalStack) -> str:
 def invoke(function: str, name: str, stack: InContainers) -> Any:
     """What `sam local invoke` prints."""
     command = [str(SAM), "local", "invoke", function, "-e", f"events/{name}.json", "--config-file", str(stack.config)]
-    environment = os.environ | {
-        "SAM_CLI_TELEMETRY": "0",
-        "AWS_ACCESS_KEY_ID": "local",
-        "AWS_SECRET_ACCESS_KEY": "local",
-    }
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    credentials = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
+    with TemporaryDirectory() as folder:  # of its own: in a shared one sam waits for others that build the same image
+        environment = os.environ | credentials | {"SAM_CLI_TELEMETRY": "0", "TMPDIR": folder}
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
